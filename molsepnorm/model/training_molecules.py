@@ -12,7 +12,7 @@ import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import pairwise
+from itertools import chain, pairwise
 from pathlib import Path
 
 import numpy as np
@@ -38,7 +38,7 @@ class TrainingMolecules:
     bounds: np.ndarray
     """int8 [n, T]: 1 if the value is at least the label, -1 if at most, 0 if equal."""
     further: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """The different molecules of each column of further molecules, as canonical SMILES."""
+    """The n cells of each column of further molecules, as canonical SMILES; "" for an empty one."""
 
     def __len__(self) -> int:
         return len(self.smiles)
@@ -73,14 +73,28 @@ class TrainingMolecules:
         return labels, bounds, several
 
     @cached_property
-    def further_fingerprints(self) -> dict[str, np.ndarray]:
-        """Fingerprints of the `further` molecules, uint8 [m, 256] by column."""
+    def distinct_further(self) -> dict[str, tuple[list[str], np.ndarray]]:
+        """The m different molecules of each column of further molecules, and their fingerprints,
+        uint8 [m, 256]."""
         from molsepnorm.molecules.featurize.fingerprints import packed_morgan
         from molsepnorm.molecules.featurize.further import as_one_molecule
 
-        return {
-            name: packed_morgan(map(as_one_molecule, texts)) for name, texts in self.further.items()
-        }
+        distinct = {name: sorted({*cells} - {""}) for name, cells in self.further.items()}
+        prints = (packed_morgan(map(as_one_molecule, texts)) for texts in distinct.values())
+        return dict(zip(distinct, zip(distinct.values(), prints, strict=True), strict=True))
+
+    @cached_property
+    def rows(self) -> set[tuple[str, ...]]:
+        """The molecules of each row, with the further ones."""
+        return {*zip(self.smiles, *self.further.values(), strict=True)}
+
+    def some(self, rows: np.ndarray) -> TrainingMolecules:
+        """Return some of the molecules, given by their indices (m,)."""
+        smiles, *further = (
+            tuple(texts[row] for row in rows) for texts in (self.smiles, *self.further.values())
+        )
+        arrays = self.fingerprints[rows], self.labels[rows], self.bounds[rows]
+        return TrainingMolecules(smiles, *arrays, dict(zip(self.further, further, strict=True)))
 
     def read(self) -> TrainingMolecules:
         """Return itself; see `TrainingFile.read`."""
@@ -122,6 +136,8 @@ class TrainingMolecules:
         shapes = prints.ndim, labels.ndim, bounds.shape == labels.shape
         if shapes != (2, 2, True) or not len(smiles) == len(prints) == len(labels):
             raise ValueError("its arrays do not fit each other")
+        if any(len(cells) != len(smiles) for cells in further.values()):
+            raise ValueError("its columns of further molecules do not fit its molecules")
         return TrainingMolecules(smiles, prints, labels, bounds, further)
 
     @staticmethod
@@ -141,17 +157,13 @@ class TrainingMolecules:
         )
         written = [text for part in parts for text in part.smiles]
         smiles = with_one_text(written, prints, level)
-        first: dict[tuple[str, bytes, bytes], int] = {}
-        for row, text in enumerate(smiles):
-            first.setdefault((text, labels[row].tobytes(), bounds[row].tobytes()), row)
-        rows = np.array([*first.values()], dtype=np.int64)
-        further = dict[str, tuple[str, ...]]()
-        for part in parts:
-            for name, texts in part.further.items():
-                further[name] = tuple(dict.fromkeys([*further.get(name, ()), *texts]))
-        return TrainingMolecules(
-            tuple(smiles[row] for row in rows), prints[rows], labels[rows], bounds[rows], further
-        )
+        names = parts[0].further
+        further = {n: tuple(chain(*(part.further[n] for part in parts))) for n in names}
+        first: dict[tuple[str | bytes, ...], int] = {}
+        for row, texts in enumerate(zip(smiles, *further.values(), strict=True)):
+            first.setdefault((*texts, labels[row].tobytes(), bounds[row].tobytes()), row)
+        every = TrainingMolecules(tuple(smiles), prints, labels, bounds, further)
+        return every.some(np.array([*first.values()], dtype=np.int64))
 
 
 @dataclass(frozen=True)

@@ -206,10 +206,9 @@ class Prepare:
             return {}
         known, by_name = self._molecules, dict(zip(self._inputs.names, cells, strict=True))
         found = {}
-        for name, texts in known.further.items():
+        for name, distinct in known.distinct_further.items():
             own = [*map(cell_text, by_name[name])]
-            bits = known.further_fingerprints[name]
-            found[name] = self._further.nearest(name, own, texts, bits)
+            found[name] = self._further.nearest(name, own, *distinct)
         return found
 
     def _compare(

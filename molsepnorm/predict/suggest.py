@@ -25,13 +25,15 @@ from scipy.special import ndtr
 
 from molsepnorm.errors import ConfigError, DataError, did_you_mean
 from molsepnorm.model import PropertyModel
+from molsepnorm.model.training_molecules import TrainingMolecules
 from molsepnorm.molecules.featurize.fingerprints import morgan_matrix, tanimoto
-from molsepnorm.molecules.featurize.standardize import Level, molecule_key, standardized
+from molsepnorm.molecules.featurize.standardize import molecule_key, standardized
 from molsepnorm.predict.output import open_table
 from molsepnorm.predict.predictor import Predictor
 from molsepnorm.predict.tables import ERROR, TableRows, cells
 from molsepnorm.tasks import Target, Task
 from molsepnorm.tasks.calibration import ClassSets
+from molsepnorm.tasks.inputs import cell_text
 from molsepnorm.tasks.transforms import Transform
 
 _ADDED = ("acquisition", "batch_similarity", "reason")
@@ -314,7 +316,7 @@ def suggest(
         raise ConfigError(
             "suggest needs Predictor(…, level=0.9, domain=True), exploit from 0 to 1 and a count"
         )
-    value = Acquisition.of(model, goals)
+    value, measured = Acquisition.of(model, goals), model.training_molecules()
     table = TableRows(chunks, smiles_column, source, on_invalid, model.inputs.names)
     if table.is_empty:
         raise DataError(f"{source} has no rows: give a table of candidates")
@@ -331,7 +333,7 @@ def suggest(
             inputs = [row[:-2] for row in rows]
             part = part.assign(acquisition=value(part), cells=kept, inputs=inputs)
             part = part[part[ERROR].isna()]
-            new = _keyed(part, level)
+            new = _keyed(part, model, measured)
             known += len(part) - len(new)
             pool = pd.concat([pool, new], ignore_index=True).drop_duplicates("key")
             best = pool["acquisition"].nlargest(_POOL).index
@@ -352,11 +354,24 @@ def suggest(
     return Suggested(str(value), table.rows, len(taken), known, table.failed, rejected)
 
 
-def _keyed(part: pd.DataFrame, level: Level) -> pd.DataFrame:
-    """Return the rows that are no training molecules, with a text that is the same for all rows of
-    a molecule and, if the model reads feature columns, of its conditions."""
-    keys = [molecule_key(str(row[0]), level) for row in part["inputs"]]
-    nearest = zip(keys, part["similarity"], part["nearest_smiles"], strict=True)
-    new = [similarity < 1 or key != molecule_key(near, level) for key, similarity, near in nearest]
-    texts = [repr((key, row[1:])) for key, row in zip(keys, part["inputs"], strict=True)]
+def _keyed(part: pd.DataFrame, model: PropertyModel, measured: TrainingMolecules) -> pd.DataFrame:
+    """Return the rows that are no training molecules, or no training rows if the model reads
+    further molecules, with a text that is the same for all rows of a molecule and its feature
+    columns."""
+    inputs, level = part["inputs"], model.standardize
+    keys = [molecule_key(str(row[0]), level) for row in inputs]
+    columns = {
+        name: [cell_text(row[place]) for row in inputs]
+        for place, name in enumerate(model.inputs.names, start=1)
+    }
+    for name in measured.further:
+        assert model.molecules is not None
+        standard = model.molecules.standard(name, [*filter(None, columns[name])])
+        columns[name] = [standard.get(cell, "") for cell in columns[name]]
+    rows = zip(part["nearest_smiles"], *map(columns.get, measured.further), strict=True)
+    new = [
+        similarity < 1 or row not in measured.rows or key != molecule_key(row[0], level)
+        for key, similarity, row in zip(keys, part["similarity"], rows, strict=True)
+    ]
+    texts = [*map(repr, zip(keys, *columns.values(), strict=True))]
     return part.assign(key=texts)[np.array(new, dtype=bool)]

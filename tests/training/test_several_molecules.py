@@ -6,6 +6,7 @@ import json
 import random
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from click.testing import CliRunner
@@ -20,6 +21,7 @@ from molsepnorm.interop.export import DenseModel
 from molsepnorm.model import PropertyModel, join
 from molsepnorm.model.molecule_columns import MoleculeColumns
 from molsepnorm.model.parts.kernel import encoder_of
+from molsepnorm.predict.suggest import parse_goals, suggest
 from molsepnorm.tasks import FeatureColumn
 from molsepnorm.training import evaluate, load_config, train
 from molsepnorm.training.recipes import encoding, load_dataset
@@ -140,6 +142,22 @@ def test_the_domain_compares_the_solvents_too(model):
     assert predictor.predict(["CCO"], {"solvent": ["CO"]})[0].domain["solvent_similarity"] == 1
 
 
+def test_pairs_of_the_training_rows_are_not_suggested(model, pairs, tmp_path):
+    """Another solvent of a training molecule is, once for all of its spellings."""
+    rows = [*zip(*model.training_molecules().further.values(), strict=True)]
+    known = dict(zip(model.training_molecules().smiles, rows, strict=True))
+    solute, (solvent,) = next(iter(known.items()))
+    new = [(solute, "CCCCO"), (solute, "OCCCC"), ("C#CC#C", solvent)]
+    table = pd.DataFrame([(solute, solvent), *new], columns=["solute", "solvent"])
+    predictor = Predictor(model, level=0.5, domain=True)
+    goals = parse_goals(model.task, {"y": "max"}, {}, {}, over=-9)
+    done = suggest(
+        predictor, [table], tmp_path / "s.csv", smiles_column="solute", source="x", goals=goals
+    )
+    found = pd.read_csv(tmp_path / "s.csv")[["solute", "solvent"]]
+    assert done.known == 1 and {*found.itertuples(index=False, name=None)} == {new[0], new[2]}
+
+
 def test_a_stopped_run_continues_exactly(run, tmp_path):
     require_exact_resume(load_config(config=run / "config.yaml"), run, tmp_path / "parts", 4)
 
@@ -219,9 +237,23 @@ def test_all_rows_of_a_solvent_are_in_one_split(pairs, folds):
     assert sum(map(len, scan.repeated)) - len(scan.repeated) == len(same) - len({*same})
 
 
-def test_splits_by_a_column_are_random(pairs):
+def test_test_rows_may_be_new_in_both_columns(pairs):
+    by = {"data.split_by": "solute,solvent", "data.split": (0.4, 0.3, 0.3)}
+    _, dataset = read(pairs, **by)
+    solvents = np.array(["CO" if each == "OC" else each for each in dataset.columns["solvent"]])
+    for known in (dataset.molecule_ids, solvents):
+        parts = [{*known[rows].tolist()} for rows in dataset.splits.values()]
+        assert all(parts) and sum(map(len, parts)) == len(set.union(*parts))
+    left = len(dataset.store) - sum(map(len, dataset.splits.values()))
+    assert left > 0 and f"{left} rows" in dataset.warnings[-1]
+
+
+@pytest.mark.parametrize(
+    "other", [{"data.split_type": "scaffold"}, {"data.split_by": "solute,solvent", "data.folds": 3}]
+)
+def test_splits_by_columns_are_random(pairs, other):
     with pytest.raises(ConfigError, match="split_by"):
-        read(pairs, **{"data.split_by": "solvent", "data.split_type": "scaffold"})
+        read(pairs, **{"data.split_by": "solvent", **other})
 
 
 def test_molecules_in_memory(pairs):

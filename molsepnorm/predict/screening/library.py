@@ -157,7 +157,7 @@ def open_library(
     """Read the columns of all files, and check that each has those that are used.
 
     Args:
-        columns: columns of the input for the output; by default that of SMILES, and the first
+        columns: columns of the input for the output; by default those of SMILES, and the first
             column that is called like an identifier in all files, such as `id` or `zinc_id`.
     """
     smiles_column = reading.smiles_column
@@ -172,7 +172,7 @@ def open_library(
             if _IDENTIFIER.fullmatch(name.lower())
             and all(source.columns.count(name) == 1 for source in sources)
         )
-        columns = [*islice(shared, 1)]
+        columns = [*reading.further, *islice(shared, 1)]
     carried = tuple(dict.fromkeys([smiles_column, *columns]))
     return Library(sources, reading, carried, tuple(features))
 

@@ -11,10 +11,10 @@ import numpy as np
 from molsepnorm.data.datasets.dataset import Dataset
 from molsepnorm.errors import InvalidMolecule
 from molsepnorm.model import PropertyModel
+from molsepnorm.model.molecule_columns import MoleculeColumns
 from molsepnorm.model.parts import Forest, Predicted
 from molsepnorm.model.training_molecules import TrainingMolecules
 from molsepnorm.molecules.featurize.fingerprints import nearest_labelled, packed_morgan
-from molsepnorm.molecules.featurize.further import as_one_molecule
 from molsepnorm.predict.uncertainty import error_signals
 from molsepnorm.tasks import Target, Task
 from molsepnorm.tasks.calibration import Calibration, ClassSets, Intervals, quantile
@@ -230,17 +230,17 @@ def _fit_domain(
         return model, None
     if not len(similarity["val"]):
         return model, None
-    lowest = _lowest_further(model, dataset, seen["val"], predictions.graphs["val"])
-    domain = replace(Domain.fit(similarity["val"], errors["val"]), further=lowest)
-    structures = []
-    if keep_structures:
-        known_molecules = _molecules(model.task, dataset, train, bits)
-        structures.append(replace(known_molecules, further=_further(model, dataset, train)))
+    structures = _molecules(model, dataset, train, bits)
+    domain = Domain.fit(similarity["val"], errors["val"])
+    if model.molecules is not None:
+        first = structures.some(np.searchsorted(train, seen["val"])).distinct_further
+        lowest = _lowest_further(model.molecules, first, dataset, predictions.graphs["val"])
+        domain = replace(domain, further=lowest)
     bins = {}
     for split, of_split in similarity.items():
         relative = mean_errors(relative_errors(errors[split], errors["val"]))
         bins[split] = _error_by_similarity(of_split[:, 0], relative)
-    return replace(model, domain=domain, structures=tuple(structures)), DomainErrors(
+    return replace(model, domain=domain, structures=(structures,) * keep_structures), DomainErrors(
         error=describe_miss(model.task.targets),
         lowest=domain.lowest,
         similarity=GRID.round(2).tolist(),
@@ -249,29 +249,18 @@ def _fit_domain(
     )
 
 
-def _further(
-    model: PropertyModel, dataset: Dataset, rows: np.ndarray
-) -> dict[str, tuple[str, ...]]:
-    """Return the different molecules of each column of further molecules."""
-    found = {}
-    for name in () if model.molecules is None else model.molecules.widths:
-        cells = filter(None, (cell_text(dataset.columns[name][row]) for row in rows))
-        assert model.molecules is not None
-        found[name] = tuple(dict.fromkeys(model.molecules.standard(name, [*cells]).values()))
-    return found
-
-
 def _lowest_further(
-    model: PropertyModel, dataset: Dataset, train: np.ndarray, val: np.ndarray
+    molecules: MoleculeColumns,
+    known: Mapping[str, tuple[list[str], np.ndarray]],
+    dataset: Dataset,
+    val: np.ndarray,
 ) -> dict[str, float]:
-    """Return the smallest similarity of a further molecule of the validation rows to those of the
-    training rows, by column."""
+    """Return the smallest similarity of a further molecule of the validation rows to the known
+    ones, see `TrainingMolecules.distinct_further`, by column."""
     lowest = {}
-    for name, known in _further(model, dataset, train).items():
-        assert model.molecules is not None
+    for name, distinct in known.items():
         cells = [cell_text(dataset.columns[name][row]) for row in val]
-        bits = packed_morgan(map(as_one_molecule, known))
-        near = model.molecules.nearest(name, cells, known, bits)[0]
+        near = molecules.nearest(name, cells, *distinct)[0]
         lowest[name] = float(near[~np.isnan(near)].min(initial=1.0))
     return lowest
 
@@ -308,13 +297,13 @@ def _error_by_similarity(similarity: np.ndarray, errors: np.ndarray) -> list[Bin
 
 
 def _molecules(
-    task: Task, dataset: Dataset, rows: np.ndarray, bits: np.ndarray
+    model: PropertyModel, dataset: Dataset, rows: np.ndarray, bits: np.ndarray
 ) -> TrainingMolecules:
     smiles = dataset.source_smiles
     assert smiles is not None
     learned = dataset.labels[rows]
     labels, bounds = learned.astype(np.float64), dataset.bound_signs[rows]
-    for i, target in enumerate(task.targets):
+    for i, target in enumerate(model.task.targets):
         if (transform := target.transformation) is None:
             # the shortest decimal number that is the same float32
             labels[:, i] = [float(str(value)) for value in learned[:, i]]
@@ -324,4 +313,10 @@ def _molecules(
     # rows of a molecule get the same SMILES, which identifies its labels
     _, first, number = np.unique(dataset.molecule_ids[rows], return_index=True, return_inverse=True)
     texts = tuple(str(smiles[row]) for row in dataset.store.rows[rows[first[number]]])
-    return TrainingMolecules(texts, bits, labels, bounds)
+    further = {}
+    if model.molecules is not None:
+        for name in model.molecules.widths:
+            cells = [cell_text(dataset.columns[name][row]) for row in rows]
+            standard = model.molecules.standard(name, [*filter(None, cells)])
+            further[name] = tuple(standard.get(cell, "") for cell in cells)
+    return TrainingMolecules(texts, bits, labels, bounds, further)
