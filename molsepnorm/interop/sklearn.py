@@ -17,7 +17,7 @@ from molsepnorm.data.datasets.memory import GRAPH, kind_of, label_table
 from molsepnorm.errors import ConfigError, DataError, counted, require_several
 from molsepnorm.predict import Predictor
 from molsepnorm.tasks.inputs import MISSING, require_same_order
-from molsepnorm.training.fit import loaded
+from molsepnorm.training.fit import loaded, without_kind
 from molsepnorm.training.run import train_on
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ __all__ = ["GraphormerClassifier", "GraphormerRegressor"]
 
 Molecules: TypeAlias = "Sequence[Any] | np.ndarray | pd.Series | pd.DataFrame"
 """G SMILES, RDKit molecules or `MolGraph`: a list, an array (G,) or (G, 1), a pandas Series, or a
-DataFrame of one column."""
+DataFrame of one column and the `feature_columns`."""
 
 _ON_INVALID = {"raise": "fail", "nan": "skip"}  # values of the setting data.on_invalid
 
@@ -36,6 +36,7 @@ _ON_INVALID = {"raise": "fail", "nan": "skip"}  # values of the setting data.on_
 class _Graphormer(BaseEstimator):
     start: str | None = None
     epochs: int | None = None
+    feature_columns: Sequence[str] = ()
     overrides: Mapping[str, Any] | None = None
     validation_fraction: float = 0.1
     on_invalid: Literal["raise", "nan"] = "raise"
@@ -71,7 +72,7 @@ class _Graphormer(BaseEstimator):
             raise ConfigError("X_val and y_val go together: pass both or neither")
         require_same_order(X=X, y=y, sample_weight=sample_weight)
         table = label_table(y)
-        molecules = _listed(X, table)
+        molecules, features = self._read(X, table)
         settings = self._learn(table)
         labels = self._encoded(table)
         if sample_weight is not None:
@@ -83,7 +84,8 @@ class _Graphormer(BaseEstimator):
         else:
             require_same_order(X_val=X_val, y_val=y_val)
             table = label_table(y_val, list(labels.columns))
-            others, count = _listed(X_val, table, "_val"), len(molecules)
+            (others, more), count = self._read(X_val, table, "_val"), len(molecules)
+            features = {n: np.concatenate([cells, more[n]]) for n, cells in features.items()}
             splits = {"train": range(count), "val": range(count, count + len(others))}
             if sample_weight is not None:
                 sample_weight = np.concatenate([sample_weight, np.ones(len(others))])
@@ -92,6 +94,7 @@ class _Graphormer(BaseEstimator):
         config, dataset = loaded(
             molecules,
             labels,
+            features=features or None,
             weights=sample_weight,
             splits=splits,
             overrides={
@@ -112,6 +115,21 @@ class _Graphormer(BaseEstimator):
         assert result.model is not None
         self.model_ = result.model
         return self
+
+    def _read(
+        self, X: Molecules, labels: pd.DataFrame | None = None, suffix: str = ""
+    ) -> tuple[list[Any], dict[str, np.ndarray]]:
+        """Return the molecules, and the cells of each feature column."""
+        names = {declared: without_kind(declared) for declared in self.feature_columns}
+        if not names:
+            return _listed(X, labels, suffix), {}
+        if not isinstance(X, pd.DataFrame) or {*names.values()} - {*X.columns}:
+            raise ConfigError(
+                f"X{suffix} must be a DataFrame with a column of molecules and the "
+                f"feature_columns {', '.join(names.values())}"
+            )
+        molecules = _listed(X.drop(columns=[*names.values()]), labels, suffix)
+        return molecules, {declared: X[name].to_numpy() for declared, name in names.items()}
 
     def _learn(self, table: pd.DataFrame) -> dict[str, Any]:
         """Keep what reading the labels needs, and return the settings that describe them."""
@@ -142,12 +160,13 @@ class _Graphormer(BaseEstimator):
     def _predicted(self, X: Molecules) -> pd.DataFrame:
         """Return the prediction columns; an invalid molecule has NaN, or raises a `DataError`."""
         check_is_fitted(self, "model_")
-        listed = _listed(X)
+        listed, features = self._read(X)
         predictor = Predictor(self.model_, self.device, self.processes)
         if listed and kind_of(listed) == GRAPH:
             tables = self.model_.task.tables(predictor.predict_graphs(listed))
             return pd.concat(map(pd.DataFrame, tables), axis=1)
-        table = predictor.to_frame(listed)
+        columns = {without_kind(name): cells for name, cells in features.items()}
+        table = predictor.to_frame(listed, columns or None)
         failed = np.flatnonzero(table["error"].notna())
         if self.on_invalid == "raise" and len(failed):
             raise DataError(
@@ -176,6 +195,8 @@ _PARAMETERS = """
         start: name or folder of the model to start from, "none" for random weights.
         epochs: number of epochs; None for the default of the size of the table, 0 to fit only a
             kernel regression and a random forest.
+        feature_columns: columns of X that are inputs, such as "temperature:number" or
+            "solvent:molecule"; X is then a DataFrame that has one more column, the molecules.
         overrides: settings by their dotted names, as in `molsepnorm.fit`; they take precedence.
         validation_fraction: share of the molecules that choose the epoch.
         on_invalid: "raise" for an error about an invalid molecule, "nan" to leave it out in `fit`

@@ -121,7 +121,7 @@ def loaded(
     fixed = {"data.in_memory": True, "data.targets": list(labels.columns)}
     if features is not None:
         fixed["data.feature_columns"] = [_declared(name, features[name]) for name in features]
-        features = {_KIND.sub("", name): features[name] for name in features}
+        features = {without_kind(name): features[name] for name in features}
     config = table_recipe(overrides, preset) if config is None else config
     overrides = {"data.on_invalid": "fail", **overrides, **fixed}
     settings = load_config(config=config, preset=preset, overrides=overrides)
@@ -132,6 +132,11 @@ def loaded(
 
 
 _KIND = re.compile(f":({'|'.join(get_args(FeatureKind))})$")
+
+
+def without_kind(name: str) -> str:
+    """Return the column that, for example, "solvent:molecule" names."""
+    return _KIND.sub("", name)
 
 
 def _declared(name: str, cells: Any) -> str:

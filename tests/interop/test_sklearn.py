@@ -158,6 +158,18 @@ def test_tools_of_scikit_learn(fitted):
     assert probabilities.sum(axis=1) == pytest.approx(1)
 
 
+def test_columns_of_a_table_are_inputs():
+    table = pd.DataFrame({"solute": SMILES, "solvent": ["O", "CCO", "CC#N"] * 12})
+    model = regressor(feature_columns=["solvent:molecule"])
+    model.fit(table[:30], Y[:30], X_val=table[30:], y_val=Y[30:])
+    rows = Predictor(model.model_).to_frame(SMILES, {"solvent": table["solvent"]})
+    assert model.predict(table) == pytest.approx(rows["y_pred"].to_numpy(), abs=1e-6)
+    assert model.predict(table.assign(solvent="O")) != pytest.approx(rows["y_pred"], abs=1e-3)
+    for wrong in (SMILES, table[["solute"]]):
+        with pytest.raises(ConfigError, match="solvent"):
+            model.predict(wrong)
+
+
 def test_clones_and_pickles(fitted):
     other = clone(fitted)
     assert other.get_params() == fitted.get_params()
