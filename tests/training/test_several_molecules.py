@@ -162,6 +162,11 @@ def test_a_stopped_run_continues_exactly(run, tmp_path):
     require_exact_resume(load_config(config=run / "config.yaml"), run, tmp_path / "parts", 4)
 
 
+def test_the_report_draws_the_solvents(run):
+    drawings = (run / "report.html").read_text().count('<div class="further"><svg')
+    assert drawings == len((run / "predictions_test.csv").read_text().splitlines()) - 1
+
+
 def test_explanations_give_the_solvent_its_share(model):
     (found,) = explain(model, ["CCO"], {"solvent": ["CC#N"]})
     target = found.targets["y"]

@@ -13,6 +13,7 @@ from sklearn.calibration import calibration_curve
 from sklearn.metrics import confusion_matrix, precision_recall_curve, roc_curve
 
 from molsepnorm.molecules.featurize.fingerprints import nearest_molecules
+from molsepnorm.molecules.featurize.further import as_one_molecule
 from molsepnorm.molecules.featurize.standardize import standardized
 from molsepnorm.tasks import Target
 from molsepnorm.tasks.metrics import label_of
@@ -301,12 +302,18 @@ def worst_predictions(contents: Contents) -> list[dict[str, Any]]:
     order = np.argsort(-np.nan_to_num(errors, nan=-1.0), axis=None, kind="stable")
     places = [divmod(int(number), errors.shape[1]) for number in order[:_WORST]]
     places = [place for place in places if np.isfinite(errors[place])]
-    table, names = contents.tables["test"], contents.model.inputs.names
+    table, columns = contents.tables["test"], contents.model.inputs.columns
     first = table.columns.get_loc("smiles") + 1  # of the feature columns, which follow the SMILES
+
+    def conditions(row: int) -> list[tuple[str, str, str]]:  # name, cell, and a structure to draw
+        cells = table.iloc[row, first : first + len(columns)]
+        pairs = zip(columns, cells, strict=True)
+        return [(c.name, cell, as_one_molecule(cell) if c.components else "") for c, cell in pairs]
+
     cards = [
         {
             "smiles": smiles[row],
-            "conditions": [*zip(names, table.iloc[row, first : first + len(names)], strict=True)],
+            "conditions": conditions(row),
             "target": predicted[column].target.learned_name if len(predicted) > 1 else "",
             "truth": predicted[column].truth(row),
             "prediction": predicted[column].prediction(row),
