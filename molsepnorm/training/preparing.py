@@ -109,10 +109,12 @@ def prepare(
         )
     if leak := model.leak(config.data.dataset, config.finetune.allow_leak):
         warnings.append(f"The scores are too optimistic (finetune.allow_leak): {leak}.")
-    leaked = None if config.data.split_by else shared_molecules(dataset)
+    further = molecules.widths if molecules is not None else ()
+    leaked = None if config.data.split_by else shared_molecules(dataset, [*further])
     if leaked:
+        what = "combination" if further else "molecule"
         warnings.append(
-            f"{leaked:,} molecule{'s are' if leaked > 1 else ' is'} in more than one split, so "
+            f"{leaked:,} {what}{'s are' if leaked > 1 else ' is'} in more than one split, so "
             "the scores are too optimistic. `molsepnorm data check` lists the rows."
         )
     dataset = replace(dataset, warnings=tuple(warnings))

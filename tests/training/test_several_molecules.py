@@ -242,6 +242,22 @@ def test_all_rows_of_a_solvent_are_in_one_split(pairs, folds):
     assert sum(map(len, scan.repeated)) - len(scan.repeated) == len(same) - len({*same})
 
 
+@pytest.mark.parametrize("kept", ["solute", "solvent", "row"])
+def test_rows_that_a_named_split_keeps_together_are_left_out_together(pairs, tmp_path, kept):
+    """By the kernel regression, to choose its penalty for rows such as those of the test."""
+    rows = rows_of(pairs)
+    keys = [
+        number if kept == "row" else row[kept].replace("OC", "CO")
+        for number, row in enumerate(rows)
+    ]
+    number = {key: place for place, key in enumerate(dict.fromkeys(keys))}
+    words = [("test", "val", "train", "train")[number[key] % 4] for key in keys]
+    cells = ([*row.values(), word] for row, word in zip(rows, words, strict=True))
+    table = write_rows(tmp_path / "s.csv", [*rows[0], "split"], *cells)
+    _, dataset = read(table, **{"data.splits_column": "split"})
+    assert len(np.unique(dataset.together)) == {"solute": 30, "solvent": 8, "row": 90}[kept]
+
+
 def test_test_rows_may_be_new_in_both_columns(pairs):
     by = {"data.split_by": "solute,solvent", "data.split": (0.4, 0.3, 0.3)}
     _, dataset = read(pairs, **by)

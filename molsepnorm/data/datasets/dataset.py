@@ -7,6 +7,7 @@ import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import compress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -156,10 +157,16 @@ class Dataset:
 
         return molecule_numbers(self)
 
-    @property
+    @cached_property
     def together(self) -> np.ndarray:
-        """Numbers [G], the same for rows that a drawn split keeps together."""
-        return self.molecule_ids if self.groups is None else self.groups
+        """Numbers [G], the same for rows that the split keeps together: those of a molecule or of a
+        feature column, the first that is new in most validation rows, or else single rows."""
+        train, rows = self.splits["train"], np.arange(len(self.store))
+        val = np.setdiff1d(self.splits["val"], train)
+        columns = (pd.factorize(np.array(cells, object))[0] for cells in self.columns.values())
+        every = [self.molecule_ids, *columns] if self.groups is None else [self.groups]
+        are_new = (2 * np.isin(ids[val], ids[train]).sum() <= len(val) for ids in every)
+        return next(compress(every, are_new), rows)
 
     @cached_property
     def graph_hashes(self) -> np.ndarray:

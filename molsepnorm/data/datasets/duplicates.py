@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from itertools import chain
 
 import numpy as np
 import pandas as pd
@@ -103,12 +105,14 @@ def merged(
     )
 
 
-def shared_molecules(dataset: Dataset) -> int | None:
-    """Count the molecules that are in more than one split; None if there are no SMILES."""
+def shared_molecules(dataset: Dataset, further: Sequence[str] = ()) -> int | None:
+    """Count the molecules, with the cells of the `further` columns, that are in more than one
+    split; None if there are no SMILES."""
     if dataset.smiles is None:
         return None
-    parts = [np.unique(dataset.molecule_ids[part]) for part in dataset.splits.values()]
-    return int((np.unique(np.concatenate(parts), return_counts=True)[1] > 1).sum())
+    rows = [*zip(dataset.molecule_ids, *(dataset.columns[name] for name in further), strict=True)]
+    parts = ({rows[graph] for graph in part} for part in dataset.splits.values())
+    return sum(count > 1 for count in Counter(chain.from_iterable(parts)).values())
 
 
 def molecule_numbers(dataset: Dataset) -> np.ndarray:  # (G,)

@@ -73,14 +73,12 @@ def with_splits(
         dataset = merged(dataset, groups, where)
     elif config.split is not None and config.draws_molecules:
         numbers = dataset.molecule_ids
-    numbers_of = {config.smiles_column: numbers}
-    for name in config.kept_together:
-        if name != config.smiles_column:
-            numbers_of[name] = pd.factorize(table.keys(name))[0][dataset.store.rows]
-    drawn_by = [numbers_of[name] for name in config.kept_together or numbers_of]
-    if len(drawn_by) == 1 and drawn_by[0] is not numbers:
-        numbers = drawn_by[0]
-        dataset = replace(dataset, groups=numbers)
+    others = [name for name in config.kept_together if name != config.smiles_column]
+    drawn_by = [pd.factorize(table.keys(name))[0][dataset.store.rows] for name in others]
+    if len(others) < len(config.kept_together) or not others:
+        drawn_by.append(numbers)
+    elif len(others) == 1:
+        dataset, (numbers,) = replace(dataset, groups=drawn_by[0]), drawn_by
     molecules, has_label = dataset.molecules, dataset.has_label
     if not has_label[molecules].any():
         has_label[:] = True

@@ -29,7 +29,8 @@ class Forest(Part):
     columns.
 
     For regression the trees are extremely randomised: a split is the best of random thresholds, one
-    for each of the features that are tried, which are a third of all. For classes a split has the
+    for each of the features that are tried, which are a third of all, unless the fit is greedy: a
+    few feature columns among thousands of counts are then found. For classes a split has the
     best threshold of log2 of the features, and each class is weighted by the inverse square root of
     its frequency, unless the task has class weights; predictions are unweighted shares. Each is the
     better one on its kind of targets. A missing feature is replaced by its median over the training
@@ -66,6 +67,7 @@ class Forest(Part):
         seed: int = 0,
         trees: int = TREES,
         threads: int = 1,
+        greedy: bool = False,
     ) -> Forest:
         """Fit the trees of each target to the training molecules that have its label.
 
@@ -75,6 +77,7 @@ class Forest(Part):
             weights: (G, T), weights of the labels; None for equal weights.
             seed: random seed. Its trees do not depend on the number of threads.
             trees: number of trees of each target.
+            greedy: for regression, try all features at each split, and fit each tree to all rows.
         """
         known = (column[~np.isnan(column)] for column in features.T)
         medians = np.array([np.median(each) if len(each) else 0.0 for each in known], np.float32)
@@ -83,7 +86,7 @@ class Forest(Part):
         constant = task.baseline_prediction(labels)
         settings = {"random_state": seed % _SEEDS, "n_jobs": threads}
         found = (
-            _fit_trees(target, inputs, column, own, constant[columns], trees, **settings)
+            _fit_trees(target, inputs, column, own, constant[columns], trees, greedy, **settings)
             for target, column, own, columns in zip(
                 task.targets, labels.T, weights.T, task.columns(), strict=True
             )
@@ -139,6 +142,7 @@ def _fit_trees(
     weights: np.ndarray,
     constant: np.ndarray,
     trees: int,
+    greedy: bool,
     **settings: Any,
 ) -> Trees:
     """Return the trees of one target, fitted to inputs (G, F), labels and weights (G,); without
@@ -156,7 +160,8 @@ def _fit_trees(
         # standard deviation; a power of two changes no digit
         spread = labels.std()
         unit = 2.0 ** np.round(np.log2(spread)) if spread else 1.0
-        forest = ExtraTreesRegressor(trees, max_features=1 / 3, bootstrap=True, **settings)
+        tried = {"max_features": 1.0 if greedy else 1 / 3, "bootstrap": not greedy}
+        forest = ExtraTreesRegressor(trees, **tried, **settings)
         found = Trees.of(forest.fit(inputs, labels / unit, weights).estimators_)
         return replace(found, values=found.values * np.float32(unit))
     classes, factors = labels.astype(int), np.array(target.class_weights)

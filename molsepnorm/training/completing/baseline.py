@@ -84,20 +84,24 @@ def fit_baseline(
     smallest = _MIN_BLENDED if can_blend else _MIN_COMPARED
     trees = min(TREES, max(smallest, _TREE_LABELS // max(_num_labels(dataset), 1)))
 
-    def fit(rows: np.ndarray, trees: int) -> Forest:
+    def fit(rows: np.ndarray, trees: int, greedy: bool) -> Forest:
         features, labels = extra.of(rows).read_by(reads).stacked(), dataset.labels[rows]
         weights = None if dataset.label_weights is None else dataset.label_weights[rows]
-        return Forest.fit(
-            reads, features, labels, model.task, weights, seed=seed, trees=trees, threads=threads
-        )
+        number: dict[str, int] = {"seed": seed, "trees": trees, "threads": threads}
+        return Forest.fit(reads, features, labels, model.task, weights, **number, greedy=greedy)
 
     graphs = predicted_splits(dataset)
-    forest = fit(dataset.splits["train"], min(trees, _MIN_BLENDED) if twice else trees)
-    predictions = {"val": forest.values(extra.of(graphs.pop("val")))}
+    rows, first = graphs.pop("val"), min(trees, _MIN_BLENDED) if twice else trees
+    # trees that read all features are better for new rows of known molecules and conditions
+    kinds = [False, *[True] * bool(model.inputs.columns)]
+    forests = [fit(dataset.splits["train"], first, greedy) for greedy in kinds]
+    found = [forest.values(extra.of(rows)) for forest in forests]
+    chosen = int(np.argmin([_error(model.task, values, dataset, rows) for values in found]))
+    forest, predictions = forests[chosen], {"val": found[chosen]}
     share = forest_share(model.task, val, predictions["val"], dataset, callback) if can_blend else 0
     refit = twice and (share > 0 or is_refit)
     if refit:
-        forest = fit(refit_rows(dataset.splits), trees)
+        forest = fit(refit_rows(dataset.splits), trees, kinds[chosen])
     for split, rows in graphs.items():
         if share or split != "train":
             predictions[split] = forest.values(extra.of(rows))

@@ -55,13 +55,15 @@ def task_of(labels, class_weight=None) -> Task:
     return Task.fit(targets, labels, class_weight=class_weight)
 
 
-def by_scikit_learn(features, labels, weights, target):
+def by_scikit_learn(features, labels, weights, target, greedy=False):
     """The predictions of a forest that scikit-learn fits and evaluates by itself."""
     used = ~np.isnan(labels)
     inputs = np.where(np.isnan(features), np.nanmedian(features, axis=0), features)
     settings = {"n_estimators": 12, "bootstrap": True, "random_state": 3}
     if target.kind == "regression":
-        forest = ExtraTreesRegressor(max_features=1 / 3, **settings)
+        if greedy:
+            settings |= {"max_features": 1.0, "bootstrap": False}
+        forest = ExtraTreesRegressor(**{"max_features": 1 / 3, **settings})
         return forest.fit(inputs[used], labels[used], weights[used]).predict(inputs)[:, None]
     own = dict(enumerate(target.class_weights))
     if not own:
@@ -72,16 +74,18 @@ def by_scikit_learn(features, labels, weights, target):
     return shares[:, 1:] if target.kind == "binary" else shares
 
 
-@pytest.mark.parametrize(("class_weight", "threads"), [(None, 1), ("balanced", 2)])
-def test_predictions_equal_scikit_learn(features, labels, class_weight, threads):
+@pytest.mark.parametrize(
+    ("class_weight", "threads", "greedy"), [(None, 1, False), ("balanced", 2, True)]
+)
+def test_predictions_equal_scikit_learn(features, labels, class_weight, threads, greedy):
     task = task_of(labels, class_weight)
     weights = np.random.default_rng(1).uniform(0.5, 2, labels.shape)
     settings = {"seed": 3 + 2**32, "trees": 12, "threads": threads}  # scikit-learn's seeds are less
-    forest = fitted(features, labels, task, weights, **settings)
+    forest = fitted(features, labels, task, weights, **settings, greedy=greedy)
     found = forest.values(arrays(features))
     assert (found.shape, found.dtype, forest.trees) == ((60, 5), np.float32, 12)
     expected = [
-        by_scikit_learn(features, column, own, target)
+        by_scikit_learn(features, column, own, target, greedy)
         for target, column, own in zip(task.targets, labels.T, weights.T, strict=True)
     ]
     np.testing.assert_allclose(found, np.concatenate(expected, axis=1), rtol=1e-6, atol=1e-6)
