@@ -33,13 +33,3 @@ def test_the_machine_is_described(monkeypatch, tmp_path):
     assert found["folders"]["cache"] == f"{tmp_path / 'cache'} (does not exist yet, writable)"
     (tmp_path / "cache").touch()
     assert describe()["folders"]["cache"].endswith("(not writable)")
-
-
-def test_a_gpu_is_described(monkeypatch):
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
-    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda index: (2**30, 2**34))
-    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda index: (9, 0))
-    monkeypatch.setattr(torch.cuda, "get_device_name", lambda index: "A GPU")
-    said = describe()["devices"]["cuda:0"]
-    assert said.startswith("A GPU, 16.0 GiB of memory (1.0 GiB free), compute capability 9.0")

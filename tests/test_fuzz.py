@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -30,9 +29,7 @@ def test_every_kind_runs(work: fuzz.Work, tmp_path: Path, name: str) -> None:
     ("do", "message"),
     [
         (lambda: os.kill(os.getpid(), signal.SIGKILL), "exit code -9"),
-        (lambda: os._exit(3), "exit code 3"),
         (lambda: 1 / 0, "ZeroDivisionError"),
-        (lambda: time.sleep(60), "exit code -9"),
         (lambda: [0 for _ in iter(int, 1)], "exit code -"),
     ],
 )

@@ -90,17 +90,6 @@ def test_pretraining(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert scores.html.count("<tr") == 5
 
 
-def test_an_example_that_fails_names_its_line(tmp_path: Path) -> None:
-    page = tmp_path / "page.md"
-    page.write_text("# Page\n\n```python\nx = 1\nx\n```\n\ntext\n\n```bash\nfalse\n```\n")
-    found = examples(page)
-    assert [each.place for each in found] == [f"{page}:4", f"{page}:11"]
-    done = run(found)
-    assert next(done) == Output("1\n")
-    with pytest.raises(ExampleError, match=r"page\.md:11: RuntimeError: false ends with status 1"):
-        next(done)
-
-
 def test_a_command_that_fails_stops_the_page() -> None:
     wrong = Example("page.md:1", "bash", "molsepnorm predict --model nowhere \\\n  --smiles CCO\n")
     with pytest.raises(ExampleError, match="(?s)ends with status .*nowhere"):
@@ -154,31 +143,6 @@ def test_lists_are_those_of_commonmark(site: Path) -> None:
         theirs = commonmark.render(text)
         for tag in ("<li>", "<ol", "<ul>", "<table>", "<tr>", "<h2", "<blockquote>"):
             assert ours.count(tag) == theirs.count(tag), (path.name, tag)
-
-
-def test_a_paragraph_and_a_fence_of_an_item_stay_in_it(site: Path) -> None:
-    lists_of_four = import_module("hooks").lists_of_four
-    item = "Two:\n1. one\n\n   ```\n   - no\n   ```\n2. two\n   - inner\n     more\nEnd"
-    four = "Two:\n\n1. one\n\n    ```\n    - no\n    ```\n\n2. two\n    - inner\n        more\nEnd"
-    assert lists_of_four(item) == four
-
-
-def test_a_formula_that_is_not_understood_is_an_error(site: Path) -> None:
-    mathml = import_module("hooks")._mathml
-    assert "<mtable" in mathml(r"\begin{aligned} a &= b \\ c &= d \end{aligned}")
-    assert "msup" not in mathml("h' + h''")  # a prime is as high as the font has it
-    with pytest.raises(Exception, match="cannot read the whole formula"):
-        mathml(r"a \Big\lVert b")
-    with pytest.raises(Exception, match="cannot read the whole formula"):
-        mathml(r"\begin{gathered} a &= b \end{gathered}")
-
-
-def test_examples_of_docstrings_are_fenced() -> None:
-    pytest.importorskip("griffe")
-    fenced = import_module("docstrings").fenced
-    assert fenced("Sum.\n\n>>> 1 + 1  # doctest: +SKIP\n2\n\nEven.") == (
-        "Sum.\n\n```pycon\n>>> 1 + 1\n2\n```\n\nEven."
-    )
 
 
 class Links(HTMLParser):

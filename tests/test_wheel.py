@@ -84,20 +84,6 @@ def test_the_wheel_holds_the_package_and_nothing_else(wheel):
     assert not [name for name in names if "test" in name or name.endswith((".csv", ".pyc"))]
 
 
-def test_the_installed_package_finds_its_recipes(installed, tmp_path):
-    """From another folder, and not in the checkout."""
-    code = (
-        "import molsepnorm\nprint(molsepnorm.__file__)\n"
-        "from molsepnorm.training.recipes import config_folder, load_config\n"
-        "print(config_folder())\nprint(load_config('zinc').data.dataset)\n"
-        "print(load_config('my.csv', preset='slim').model.layers)\n"
-    )
-    file, folder, name, layers = _python(code, target=installed, cwd=tmp_path).splitlines()
-    assert Path(file).is_relative_to(installed)
-    assert Path(folder).is_relative_to(installed)
-    assert (name, layers) == ("zinc", "12")
-
-
 def test_the_installed_command_trains_and_predicts(installed, tmp_path):
     """One epoch on a few molecules."""
     rows = [f"{'C' * i},{i / 3:.2f}" for i in range(1, 21)]

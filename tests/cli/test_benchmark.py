@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from molsepnorm.tasks.metrics import signed, significant
+from molsepnorm.tasks.metrics import significant
 from molsepnorm.training.step import TrainStep
 
 NUMBERS = [0.5, 2, -1.5, 3, 1, -0.2, 0.7]
@@ -117,43 +117,6 @@ def test_the_same_command_continues_a_stopped_benchmark(benchmark, ok, run, tmp_
 
 
 @pytest.mark.parametrize(
-    ("args", "message"),
-    [
-        (("--seeds", "a"), "'a' should look like 0-9 or 0,3,7"),
-        (("--seeds", "0-999999999999"), "'0-999999999999' names 10,000 seeds or more"),
-    ],
-)
-def test_contradicting_options_are_usage_errors(benchmark, refused, tmp_path, args, message):
-    assert message in refused(*benchmark, *args)
-    assert not (tmp_path / "replicates").exists()
-
-
-@pytest.fixture
-def ablate(tmp_path, tiny, write_table):
-    """Arguments of a comparison of two norms on data.csv, into the test's folder norms."""
-    table = write_table(tmp_path / "data.csv", y=NUMBERS)
-    return (
-        *("benchmark", "--data", table, "--targets", "y", *tiny[2:], "-o", tmp_path / "norms"),
-        *("--epochs", 1, "--vary", "norm=shared,sep"),
-    )
-
-
-def test_ablate_prints_each_run_and_the_differences(ablate, ok, tmp_path):
-    text = ok(*ablate, "--seeds", "0-1")
-    printed = json.loads((tmp_path / "norms" / "ablation.json").read_text())
-    for name in ("shared seed-0", "sep seed-0", "shared seed-1", "sep seed-1"):
-        assert text.count(f"{name}: val rmse ") == 1
-    assert "Mean ± sd of 2 runs" in text
-    for variant in ("shared", "sep"):
-        spread = printed["variants"][variant]["test"]["rmse"]
-        assert f"{significant(spread['mean'])} ± {significant(spread['sd'])}" in text
-    difference = printed["differences"]["rmse"]["sep"]["test"]
-    assert signed(difference["mean"]) in text
-    assert f"{difference['p']:.2g}" in text
-    assert str(tmp_path / "norms" / "ablation.json") in text
-
-
-@pytest.mark.parametrize(
     ("vary", "start"),
     [
         ("norm=shared,sep", None),
@@ -179,12 +142,3 @@ def test_a_varied_architecture_is_trained_from_random_weights(
     ok("benchmark", "--data", table, "--targets", "y", "--vary", vary, "--json")
     starts = [each.finetune.start for each in seen]
     assert starts == [start and Path(start)] * len(starts)
-
-
-def test_an_architecture_cannot_vary_from_a_named_start(tmp_path, write_table, refused):
-    table = write_table(tmp_path / "data.csv", y=NUMBERS)
-    message = refused(
-        *("benchmark", "--data", table, "--targets", "y", "--from", "molsepnorm-small"),
-        *("--vary", "model.layers=2,3"),
-    )
-    assert "molsepnorm-small has another architecture or other features: model.layers is" in message

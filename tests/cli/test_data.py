@@ -42,35 +42,12 @@ _ok, _error = partial(succeed, "data"), partial(fail, "data")
 # --- check ----------------------------------------------------------------------------------------
 
 
-def test_check_separates_problems_from_information(table):
-    text = _ok("check", table(*BAD, ("[Na+].[Cl-]", 1, 1)), "--targets", "y,active")
-    top, _, rest = text.partition("Problems")
-    problems, _, information = rest.partition("For information")
-    assert "44 rows, 43 valid SMILES, 42 different molecules" in top
-    assert "Split: train" in top
-    assert "unclosed ring: line 44 C1CC" in problems
-    assert "conflicting labels: 1 molecule" in problems
-    assert "line 42 OCC, line 43 CCO" in problems
-    assert "salts and mixtures" in information
-    assert "[Cl-].[Na+]" not in text
-    assert "--fix" in information
-
-
 def test_strict_sets_the_exit_status(table):
     assert "No problem found." in _ok("check", table(), "--targets", "y", "--strict")
     result = invoke("data", "check", table(*BAD), "--targets", "y", "--strict")
     assert result.exit_code == 1
     assert "unclosed ring" in result.stdout
     assert result.stderr == ""
-
-
-def test_check_uses_the_options_of_the_table(table):
-    path = table(*BAD)
-    text = _ok("check", path, "--targets", "active", "--task-type", "multiclass")
-    assert "multiclass" in text
-    assert "regression" not in text
-    text = _ok("check", table(*ROWS), "--split", "0.5,0.2,0.3", "--split-seed", 4)
-    assert "Split: train 40, val 16, test 24" in text
 
 
 def test_check_prints_json(table):
@@ -190,16 +167,6 @@ def test_a_molecule_in_two_named_splits_is_cleaned(tmp_path, monkeypatch):
     assert table[table["smiles"] == "CCF"].to_numpy().tolist() == [["CCF", 0.5, "test"]]
     checked = _ok("check", "my_clean.csv", "--targets", "y", "--splits-column", "part")
     assert "--fix" not in checked and "leakage" not in checked
-
-
-def test_fix_says_what_it_changed_and_nothing_else(table, tmp_path):
-    copy = tmp_path / "clean.csv"
-    path = table(("OCC", 1, 1), ("CCO", 2, 0), ("NCC", "", 1), ("CCN", 3, ""))
-    text = _ok("check", path, "--targets", "y,active", "--fix", copy)
-    assert "- 1 cell with different numbers replaced by their mean" in text
-    assert "invalid label" not in text
-    with open(copy, newline="") as file:
-        assert list(csv.reader(file))[-2:] == [["OCC", "1.5", ""], ["NCC", "3", "1"]]
 
 
 # --- list -----------------------------------------------------------------------------------------

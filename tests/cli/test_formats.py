@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import csv
 import io
-import subprocess
-import sys
 from pathlib import Path
 
+import numpy as np
 import openpyxl
 import pandas as pd
 import pytest
@@ -21,14 +20,6 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("formats") / "model"
     tiny_model().save_pretrained(folder)
     return folder
-
-
-@pytest.mark.parametrize("command", ["predict", "embed"])
-def test_other_names_are_refused_before_the_model_is_read(refused, tmp_path, command):
-    """Even a model that does not exist."""
-    message = refused(command, "--model", tmp_path / "no", "--smiles", "C", "-o", "out.docx")
-    assert "out.docx: the end of the name chooses the format" in message
-    assert ".csv, .csv.gz, .tsv" in message
 
 
 def test_a_workbook_with_another_name_of_the_smiles_becomes_an_sdf(run, model, tmp_path):
@@ -56,20 +47,14 @@ def test_a_workbook_with_another_name_of_the_smiles_becomes_an_sdf(run, model, t
     assert float(mols[0].GetProp("y_pred")) == table["y_pred"][0]
 
 
-@pytest.mark.parametrize("option", [True, False])
-def test_smiles_with_extensions_from_the_command_line_and_standard_input(model, option):
-    command = [sys.executable, "-m", "molsepnorm", "predict", "--model", str(model)]
-    command += ["--smiles", "C[C@H](O)F |&1:1|"] if option else []
-    stdin = None if option else "SMILES,id\nC[C@H](O)F |&1:1|,1\n*C |$R1;$|,2\n"
-    done = subprocess.run(command, input=stdin, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
+def test_smiles_with_extensions_on_standard_input(run, model):
+    stdin = "SMILES,id\nC[C@H](O)F |&1:1|,1\n*C |$R1;$|,2\n"
+    done = run("predict", "--model", model, stdin=stdin)
+    assert done.exit_code == 0, done.output
     rows = list(csv.DictReader(io.StringIO(done.stdout)))
-    assert rows[0]["y_pred"]
+    assert list(rows[0]) == ["SMILES", "id", "y_pred", "error"]
+    assert rows[0]["y_pred"] and "describes an R group" in rows[1]["error"]
     assert done.stderr.count("enhanced stereochemistry of CXSMILES") == 1
-    assert "Traceback" not in done.stderr
-    if not option:
-        assert list(rows[0]) == ["SMILES", "id", "y_pred", "error"]
-        assert "describes an R group" in rows[1]["error"]
 
 
 def test_training_reads_a_german_table(run, tiny, write_table, tmp_path):
@@ -88,15 +73,11 @@ def test_training_reads_a_german_table(run, tiny, write_table, tmp_path):
     assert set(shown["y"]) <= {0.5, 1.25, 12.75}
 
 
-def test_numbers_with_two_meanings_stop_training(refused, tiny, tmp_path):
-    path = tmp_path / "x.csv"
-    for mark, message in ((",", "--decimal ,"), (".", "say which with --decimal . or --decimal ,")):
-        rows = [f"{'C' * (row % 9 + 1)}O;1{mark}{row:03}" for row in range(100, 130)]
-        path.write_text("\n".join(["smiles;y", *rows]) + "\n")
-        assert message in refused("train", "--data", path, "--targets", "y", *tiny, code=1)
-
-
-def test_the_cleaned_copy_keeps_the_name_of_the_column(ok, tmp_path):
-    (tmp_path / "x.csv").write_text("Smiles,y\nCCO,1\nOCC,1\nCC,2\n")
-    ok("data", "check", tmp_path / "x.csv", "--fix", tmp_path / "fixed.csv")
-    assert (tmp_path / "fixed.csv").read_text() == "Smiles,y\nCCO,1\nCC,2\n"
+def test_a_table_is_encoded_for_an_exported_model(run, model, tmp_path):
+    (tmp_path / "x.csv").write_text("smiles\nCCO\nC1CC\nCC\n")
+    given = ("models", "export", "--model", model, "--encode", tmp_path / "x.csv")
+    result = run(*given, "-o", tmp_path / "out")
+    assert result.exit_code == 0, result.output
+    assert "2 molecules in 1 file" in result.stdout and "x.csv, line 3" in result.stderr
+    with np.load(tmp_path / "out" / "00001.npz") as arrays:
+        assert arrays["smiles"].tolist() == ["CCO", "CC"]

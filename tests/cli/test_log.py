@@ -5,17 +5,12 @@ from __future__ import annotations
 import json
 import re
 
-import pytest
-
-from molsepnorm.cli import display
 from molsepnorm.cli.display import RunLog
-from molsepnorm.errors import DivergedError, StorageError
+from molsepnorm.errors import DivergedError
 from molsepnorm.tasks.metrics import significant
 from molsepnorm.training import load_config, train
-from molsepnorm.training.callback import Callback, StopWhen
+from molsepnorm.training.callback import StopWhen
 from molsepnorm.training.loop import Trainer
-
-from .conftest import invoke
 
 NUMBERS = [0.5, 2, -1.5, 3, 1, -0.2, 0.7]
 HEADER = r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d[+-]\d\d:\d\d, molsepnorm \S+"
@@ -31,16 +26,6 @@ SETTINGS = {
 
 def without_times(text: str) -> str:
     return re.sub(r"[\d,]+ graphs/s|\d+:\d\d( left)?", "", text)
-
-
-def test_a_line_says_every_ten_seconds_what_is_done(ok, tiny, write_table, tmp_path, monkeypatch):
-    monkeypatch.setattr(display, "_BEAT", 0.01)
-    table = write_table(tmp_path / "data.csv", y=NUMBERS)
-    options = ("--data", table, "--targets", "y", *tiny, "-o", tmp_path / "run")
-    lines = invoke("train", *options).stderr.splitlines()
-    phases = [*dict.fromkeys(line.rpartition(": ")[0] for line in lines if line[-5:] == " 0:00")]
-    assert phases[0].startswith("Reading the data")
-    assert phases[-1] == "Kernel regression, forest and scores"
 
 
 def test_the_log_is_what_is_printed(ok, tiny, write_table, tmp_path):
@@ -96,18 +81,6 @@ def test_the_log_ends_with_the_error(refused, ok, tiny, write_table, tmp_path, m
     assert log.endswith("\nError: the loss is nan\n")
     ok(*command)
     assert "Error" not in (tmp_path / "run" / "log.txt").read_text()
-
-
-def test_a_full_disk_is_an_error_that_names_the_log(write_table, tmp_path):
-    class FullDisk(Callback):
-        def on_epoch(self, record, epochs):
-            (folder / "log.txt").unlink()
-            (folder / "log.txt").symlink_to("/dev/full")
-
-    config = load_config(write_table(tmp_path / "data.csv", y=NUMBERS), overrides=SETTINGS)
-    folder = tmp_path / "run"
-    with pytest.raises(StorageError, match=f"{folder}/log.txt: the disk is full"):
-        train(config, folder, callback=[FullDisk(), RunLog(folder)])
 
 
 def test_an_ensemble_has_one_log(ok, tiny, write_table, tmp_path):

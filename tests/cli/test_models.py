@@ -16,14 +16,6 @@ def test_json_holds_the_whole_card(shipped, ok):
     assert json.loads(ok("models", "--json")) == [expected]
 
 
-def test_an_unknown_model_gets_a_suggestion(shipped, refused):
-    message = refused("models", "molsepnorm-tyni")
-    assert message.startswith("no model 'molsepnorm-tyni' comes with molsepnorm. Did you mean")
-    assert "there is no folder molsepnorm-tyni" in refused(
-        *("train", "--data", "x.csv", "--from", "molsepnorm-tyni"), code=1
-    )
-
-
 def test_a_shipped_model_is_fine_tuned_by_name(shipped, ok, write_table, tmp_path):
     table = write_table(tmp_path / "data.csv", y=[0.5, 2, -1.5, 3, 1])
     args = ("--data", table, "--epochs", 1, "--batch-size", 8, "-o", tmp_path / "run")

@@ -67,27 +67,6 @@ def test_the_rows_are_those_of_predict(run, ok, given, workspace, tmp_path):
     assert rejected["id"].tolist() == ["7", "80"]
 
 
-def test_the_best_rows_are_written(run, given, tmp_path):
-    options = ("--columns", "note,id", "--filter", "y_pred > -9")
-    result = run(*given, "--top", "5", "--ascending", *options)
-    assert result.exit_code == 0, result.output
-    assert "Ranked by y_pred, smallest first\n" in result.stderr
-    best = pd.read_csv(tmp_path / "out" / "top.csv")
-    assert [*best] == ["smiles", "note", "id", "source_file", "source_row", "y_pred"]
-    assert len(best) == 5
-    assert best["y_pred"].is_monotonic_increasing
-
-
-def test_a_table_is_read_by_the_same_options_as_in_predict(ok, refused, workspace, tmp_path):
-    table, out = tmp_path / "x.csv", tmp_path / "out"
-    table.write_bytes("Größen\nname;smiles\nÄthanol;CCO\n".encode("cp1252"))
-    given = ("--model", workspace / "model", "-i", table, "-o", out, "--header-row", "2")
-    assert "--encoding cp1252" in refused("screen", *given, code=1)
-    ok("screen", *given, "--encoding", "cp1252")
-    found = pd.read_parquet(out / "parts")
-    assert found[["smiles", "name", "source_row"]].to_numpy().tolist() == [["CCO", "Äthanol", 3]]
-
-
 def test_uncertainty_and_domain_add_columns(ok, write_table, tmp_path):
     table = write_table(tmp_path / "data.csv", y=[0.1, 0.4, 0.9, 0.2])
     ok("train", "-q", "--data", table, "--targets", "y", *TINY, "-o", tmp_path / "run")

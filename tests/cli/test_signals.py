@@ -4,16 +4,11 @@ from __future__ import annotations
 
 import os
 import signal
-import time
 from collections.abc import Callable, Iterator
 
 import pytest
 
-from molsepnorm.cli import signals
 from molsepnorm.cli.signals import stop_on_signal
-
-UNKNOWN = ("train", "--dataset", "zync")
-NO_COMMAND = ("trian",)
 
 
 @pytest.fixture
@@ -29,33 +24,6 @@ def become(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., None]]:
     yield make
     for number, handler in before.items():
         signal.signal(number, handler)
-
-
-def end_by_torchrun(seconds: float) -> None:
-    """In place of `time.sleep`: the first process has left meanwhile."""
-    os.kill(os.getpid(), signal.SIGTERM)
-
-
-@pytest.mark.parametrize("args", [UNKNOWN, NO_COMMAND])
-def test_the_first_process_alone_prints_an_error(run, become, monkeypatch, args):
-    """At once; the others leave silently with the same status."""
-    alone = run(*args)
-    monkeypatch.setattr(time, "sleep", end_by_torchrun)
-    become(0)
-    printed = run(*args)
-    assert printed.exit_code == alone.exit_code == 2
-    assert printed.stderr == alone.stderr
-    assert "Error: " in printed.stderr
-    become(1)
-    result = run(*args)
-    assert (result.exit_code, result.output) == (2, "")
-
-
-def test_another_process_prints_an_error_of_its_own(refused, become, monkeypatch):
-    """The first process has no error, so torchrun does not end this one while it waits."""
-    become(1)
-    monkeypatch.setattr(signals, "_SECONDS", 0)
-    assert refused(*UNKNOWN).startswith("process 1: ")
 
 
 @pytest.mark.parametrize("rank", [0, 1])

@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pandas as pd
 import pytest
-
-from molsepnorm.model import PropertyModel
 
 from .conftest import ENDS, write_csv
 
@@ -48,21 +44,12 @@ def test_a_batch_is_written_in_order_of_choice(run, given, tmp_path):
     "options",
     [
         ["--goal", "y=max"],
-        ["--goal", "y=max", "-o", "x.csv", "--simulate"],
         ["--goal", "y=max", "-o", "x.csv", "--epochs", "3"],
-        ["--goal", "y", "-o", "x.csv"],
         ["-o", "x.csv"],
     ],
 )
 def test_options_that_do_not_fit_are_refused(refused, given, options):
     refused(*given, *options)
-
-
-def test_a_model_without_intervals_is_refused(refused, model, tmp_path):
-    bare = replace(PropertyModel.from_pretrained(model), calibration=())
-    bare.save_pretrained(tmp_path / "bare")
-    given = ("--smiles", "CCO", "--goal", "y=max", "-o", tmp_path / "x.csv")
-    assert "intervals" in refused("suggest", "--model", tmp_path / "bare", *given)
 
 
 def test_a_simulation_prints_a_row_for_each_strategy(ok, tiny, tmp_path):

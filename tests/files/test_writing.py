@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import errno
 import io
 import os
 import platform
@@ -54,23 +53,6 @@ def test_a_failure_keeps_the_old_content(tmp_path, tree, failure, folder):
     with pytest.raises((type(failure), StorageError)):
         fail()
     assert tree(tmp_path) == before
-
-
-@pytest.mark.parametrize(
-    ("code", "advice"),
-    [
-        (errno.ENOSPC, "the disk is full: free some space or choose another folder"),
-        (errno.EACCES, "permission denied: choose a folder that you may write to"),
-        (errno.EISDIR, "there is a folder of that name"),
-        (errno.EIO, os.strerror(errno.EIO)),
-    ],
-)
-def test_system_errors_are_followed_by_advice(tmp_path, code, advice):
-    with (
-        pytest.raises(StorageError, match=f"^cannot write {tmp_path / 'file'}: {advice}"),
-        replacing(tmp_path / "file"),
-    ):
-        raise OSError(code, os.strerror(code))
 
 
 def test_a_full_disk_keeps_the_old_file(small_disk, tree):

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from molsepnorm.data.batching.collate import GraphTensors
-from molsepnorm.errors import ConfigError, ModelError, StorageError
+from molsepnorm.errors import ModelError
 from molsepnorm.interop import export
 from molsepnorm.interop.export import (
     MOLECULES,
@@ -70,7 +70,6 @@ CONFIGS: dict[str, dict[str, Any]] = {
     "layers": {**ZINC, "readout": "layers", "head": "mlp"},
     "features": {"molecule_features": 5, "readout": "sum"},
     "post": {**ZINC, "norm_order": "post"},
-    "post-token": {"norm_order": "post"},
     "shared-batch": {"norm": "shared-bn", "readout": "mean"},
     "short": {"max_path_length": 1, "max_distance": 3, "max_degree": 2},
 }
@@ -408,18 +407,6 @@ def test_an_export_that_differs_is_not_written(
 
 
 # --- refusals -------------------------------------------------------------------------------------
-
-
-def test_wrong_arguments_are_refused_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    model: Any = None  # not used before the arguments are checked
-    with pytest.raises(ConfigError, match=r"a.onnx is the name of a file, .* name of a folder"):
-        export_onnx(model, tmp_path / "a.onnx")
-    (tmp_path / "model.onnx").write_bytes(b"a model of another program")
-    with pytest.raises(StorageError, match="it holds model.onnx, which the export would replace"):
-        export_onnx(model, tmp_path)
-    monkeypatch.setitem(sys.modules, "onnx", None)
-    with pytest.raises(ConfigError, match=r"needs onnx, .* pip install 'molsepnorm\[onnx\]'"):
-        export_onnx(model, tmp_path / "out")
 
 
 def seventy_rows(path: Path) -> pd.DataFrame:

@@ -60,36 +60,6 @@ def _forge(about) -> None:
     about["sha256"]["config.json"] = json_digest(about)
 
 
-OWN = ("parts", 0, "settings")
-
-
-@pytest.mark.parametrize(
-    ("entry", "value", "message"),
-    [
-        ((*OWN, "layers"), 10**9, "layers: .*256; got 1000000000"),
-        ((*OWN, "layers"), 200, "network.layers and network.width need more weights than"),
-        ((*OWN, "width"), 10**4, "network.width is 10000, more than all weights of the model"),
-        ((*OWN, "heads"), {}, "heads: .*valid integer; got {}"),
-        ((*OWN, "unheard_of"), 1, ""),
-        (("task",), None, ""),
-        (("task", "metric"), "accurracy", ""),
-        (("task", "targets", 0, "scale"), float("nan"), "'logS' needs a finite mean and a finite"),
-        (("task", "targets", 0, "class_weights"), [1.0], "'logS' has 2 classes; got 1 class_weig"),
-        (("task", "targets", 0, "name"), 3, r"task.targets.0.name: .*valid string; got 3"),
-    ],
-)
-def test_an_invalid_entry_is_named(tmp_path, entry, value, message):
-    """Even if the digest matches. No memory is allocated for invalid sizes."""
-    small_model().save_pretrained(tmp_path)
-
-    def change(about):
-        functools.reduce(lambda part, key: part[key], entry[:-1], about)[entry[-1]] = value
-
-    change_description(tmp_path / "config.json", change)
-    with pytest.raises(ModelError, match=f"config.json does not describe a model: .*{message}"):
-        PropertyModel.from_pretrained(tmp_path)
-
-
 STRANGE = [
     *(None, True, 0, -1, 3, 10**9, 10**30, 10**400, 0.5, -0.5, 1e300, float("nan"), float("inf")),
     *("", "1", "sep", "\ud800", "\0", "x" * 100_000),

@@ -10,8 +10,6 @@ import pytest
 from model_folders import change_description, joined_model, small_model
 from molsepnorm.errors import ConfigError, ModelError
 from molsepnorm.model import PropertyModel
-from molsepnorm.nn import Graphormer
-from molsepnorm.tasks import ExtraInputs, FeatureColumn
 
 
 @pytest.mark.parametrize("weights", [(0.5, 0.5), (0.5, 0.3, 0.3), (1.2, -0.1, -0.1), (nan,) * 3])
@@ -47,41 +45,8 @@ def test_networks_that_do_not_fit_each_other_are_refused(tmp_path):
         PropertyModel.from_pretrained(tmp_path)
 
 
-@pytest.mark.parametrize(
-    ("change", "outputs"),
-    [
-        (lambda targets: targets.pop(), 1),
-        (lambda targets: targets[0].update(kind="multiclass", classes=["a", "b"]), 3),
-        (lambda targets: targets[0].update(kind="multiclass", classes=[]), 1),
-    ],
-)
-def test_a_task_that_does_not_fit_the_network_is_refused(tmp_path, change, outputs):
-    """The network has two outputs, and the targets need fewer or more."""
-    small_model().save_pretrained(tmp_path)
-    change_description(tmp_path / "config.json", lambda about: change(about["task"]["targets"]))
-    with pytest.raises(
-        ModelError, match=f"does not describe a model: targets of {outputs} outputs and 2 outputs"
-    ):
-        PropertyModel.from_pretrained(tmp_path)
-
-
 def test_features_of_another_featuriser_are_refused(tmp_path):
     small_model().save_pretrained(tmp_path)
     change_description(tmp_path / "config.json", lambda about: about.update(featurizer="ogb"))
     with pytest.raises(ModelError, match="bond_sizes are not those of 'ogb'"):
         PropertyModel.from_pretrained(tmp_path)
-
-
-def test_a_network_that_reads_other_inputs_than_its_part_is_refused(tmp_path):
-    model = small_model()
-    config = dataclasses.replace(model.network.config, columns=4, molecule_features=4)
-    network = Graphormer(config).eval()
-    columns = FeatureColumn("solvent", ("a", "b", "c")), FeatureColumn("t")
-    for own, fits in ((columns, True), (columns[:1], False)):
-        inputs = ExtraInputs(own)
-        PropertyModel.of(network, "zinc", model.task, inputs=inputs).save_pretrained(tmp_path)
-        if fits:
-            assert PropertyModel.from_pretrained(tmp_path).inputs == inputs
-        else:
-            with pytest.raises(ModelError, match="molecule_features is 4"):
-                PropertyModel.from_pretrained(tmp_path)

@@ -83,19 +83,6 @@ def test_a_missing_folder_is_refused(tmp_path):
         PropertyModel.from_pretrained("x" * 5000)
 
 
-def test_an_incomplete_folder_is_refused(tmp_path):
-    """The message of a run's folder says when a model is written."""
-    for name in ("config.json", "model.safetensors"):
-        small_model().save_pretrained(tmp_path / name)
-        (tmp_path / name / name).unlink()
-        with pytest.raises(ModelError, match=f"not a complete model folder: {name} missing"):
-            PropertyModel.from_pretrained(tmp_path / name)
-    (tmp_path / "run").mkdir()
-    (tmp_path / "run" / "config.yaml").write_text("x")
-    with pytest.raises(ModelError, match="writes one to RUN/model once its first epoch ends"):
-        PropertyModel.from_pretrained(tmp_path / "run")
-
-
 def test_saving_again_replaces_the_old_model(tmp_path):
     """Files that only the old model had are removed. The new ones are JSON and safetensors, which
     run no code when they are loaded."""

@@ -18,7 +18,7 @@ from molsepnorm.molecules.featurize.fingerprints import packed_morgan
 from molsepnorm.predict import Predictor, predict_rows
 from molsepnorm.predict import uncertainty as module
 from molsepnorm.predict.encode import EncodedRows
-from molsepnorm.tasks import ExtraInputs, FeatureColumn, Target, Task
+from molsepnorm.tasks import ExtraInputs, FeatureColumn, Target
 from molsepnorm.tasks.domain import GRID, Domain
 from support import tiny_model
 
@@ -163,15 +163,3 @@ def test_the_file_is_read_only_if_it_is_wanted(model, tmp_path):
     path.unlink()
     with pytest.raises(ConfigError, match=r"\(--no-training-structures\) or shared"):
         Predictor.from_pretrained(tmp_path, domain=True)
-
-
-def test_models_without_a_domain_say_so(model):
-    with pytest.raises(ConfigError, match="but no threshold of similarity"):
-        Predictor(replace(model, domain=None), domain=True)
-    (molecules,) = model.structures
-    narrow = replace(molecules, labels=molecules.labels[:, :2], bounds=molecules.bounds[:, :2])
-    with pytest.raises(ModelError, match="has labels of 2 targets, and the model has 3"):
-        Predictor(replace(model, structures=(narrow,)), domain=True)
-    unlabelled = replace(model, task=Task((), "loss"))
-    with pytest.raises(ConfigError, match="pre-trained without targets"):
-        module.require_domain(unlabelled)

@@ -165,38 +165,12 @@ def test_csv_has_a_column_for_each_channel(predictor, tmp_path):
             np.testing.assert_allclose(np.array(cells, dtype=np.float32), wanted, rtol=1e-5)
 
 
-def test_chunks_are_read_as_they_are_needed(predictor, tmp_path, monkeypatch):
-    """A table larger than the memory can be embedded."""
-    monkeypatch.setattr(module, "_TASK", 3)
-    taken, ahead = [], []
-    embed = Predictor.embedded
-
-    def chunks():
-        for number in range(20):
-            taken.append(number)
-            yield pd.DataFrame({"smiles": ["CCO"] * 3})
-
-    def watched(*args):
-        for done, part in enumerate(embed(*args)):
-            ahead.append(len(taken) - done)
-            yield part
-
-    monkeypatch.setattr(Predictor, "embedded", watched)
-    assert _write(predictor, tmp_path / "out.parquet", chunks=chunks()) == (60, 0)
-    assert len(ahead) == 20
-    assert max(ahead) <= 3
-
-
 def test_mistakes_are_clear_errors(predictor, tmp_path):
     """Nothing is written."""
     taken = [pd.DataFrame({"smiles": ["C"], "embedding": ["1"]})]
-    twice = [pd.DataFrame([["C", "1", "2"]], columns=["smiles", "a", "a"])]
     for name, options, message in (
-        ("out.txt", {}, "out.txt: the end of the name chooses the format of the table"),
         ("out.csv", {"atoms": True}, "a CSV or TSV has no lists for the embeddings of"),
         ("out.parquet", {"chunks": taken}, "my.csv has a column 'embedding' already, which a new"),
-        ("out.parquet", {"layer": 9}, "the layer must be between 1 and 3; got 9"),
-        ("out.parquet", {"chunks": twice}, "several columns called 'a', which Parquet"),
     ):
         with pytest.raises(ConfigError, match=message):
             _write(predictor, tmp_path / name, **options)

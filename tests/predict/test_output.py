@@ -13,10 +13,9 @@ import pytest
 from rdkit import Chem
 
 from molsepnorm.data.tables import read_table
-from molsepnorm.errors import ConfigError, DataError
+from molsepnorm.errors import DataError
 from molsepnorm.files.tables import FORMATS
-from molsepnorm.predict import Predictor, output, predict_rows
-from molsepnorm.predict.output import open_table
+from molsepnorm.predict import Predictor, predict_rows
 from molsepnorm.tasks import Target
 from support import tiny_model
 
@@ -132,29 +131,3 @@ def test_an_error_leaves_the_earlier_file(predictor, tmp_path, suffix):
         )
     assert path.read_bytes() == b"earlier"
     assert [each.name for each in tmp_path.iterdir()] == [path.name]
-
-
-def _write(path: Path, columns: list[str], *rows: list[str]) -> None:
-    with open_table(path, columns, 0) as write:
-        for row in rows:
-            write(row)
-
-
-def test_limits_of_a_sheet(tmp_path, monkeypatch):
-    """Excel would cut off such cells and rows."""
-    path = tmp_path / "x.xlsx"
-    with pytest.raises(DataError, match=r"row 2: a text of 32,768 characters"):
-        _write(path, ["smiles"], ["C" * 32_768])
-    monkeypatch.setattr(output, "_EXCEL_ROWS", 3)
-    with pytest.raises(DataError, match="a sheet has at most 3 rows"):
-        _write(path, ["smiles"], ["C"], ["C"], ["C"])
-    monkeypatch.setattr(output, "_EXCEL_COLUMNS", 1)
-    with pytest.raises(ConfigError, match="2 columns; a sheet has at most 1"):
-        _write(path, ["a", "b"])
-
-
-def test_characters_that_xml_cannot_hold(tmp_path):
-    _write(tmp_path / "x.xlsx", ["smiles", "a\x01"], ["C", "\x00b\ufffe"])
-    assert read_table(tmp_path / "x.xlsx").to_dict("records") == [
-        {"smiles": "C", "a\ufffd": "\ufffdb\ufffd"}
-    ]

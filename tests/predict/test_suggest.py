@@ -109,12 +109,7 @@ WRONG = [
     {"goals": {"q": "max"}},
     {"goals": {"k": "max"}},
     {"goals": {"y": "max", "ic50_nM": "min"}},
-    {"goals": {"y": "max"}, "minimum": {"y": "1"}},
-    {"minimum": {"z": "0.5"}},
     {"minimum": {"y": "1"}, "maximum": {"y": "1"}},
-    {"minimum": {"y": "much"}},
-    {"minimum": {"ic50_nM": "0"}},
-    {"minimum": {"y": "1"}, "over": 2.0},
     {},
 ]
 

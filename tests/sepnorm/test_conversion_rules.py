@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -229,21 +228,6 @@ def test_models_that_cannot_be_converted_are_refused_and_unchanged() -> None:
         convert_to_sepnorm(model, where=["*norm1", "*nrm2"])
     with pytest.raises(ConfigError, match=r"only an nn\.Module can be converted; got a dict"):
         convert_to_sepnorm({})
-
-
-def test_a_converted_or_wrapped_model_is_refused(tmp_path: Path) -> None:
-    """DDP would not average the gradients of the new norms."""
-    model, store = Network(), f"file://{tmp_path / 'store'}"
-    torch.distributed.init_process_group("gloo", init_method=store, rank=0, world_size=1)
-    try:
-        wrapped = nn.parallel.DistributedDataParallel(Network())
-        with pytest.raises(ConfigError, match="convert it before wrapping"):
-            convert_to_sepnorm(wrapped, where="*norm1")
-    finally:
-        torch.distributed.destroy_process_group()
-    convert_to_sepnorm(model, where="*norm1")
-    with pytest.raises(ConfigError, match=r"this Network is already converted: undo\(\)"):
-        convert_to_sepnorm(model, where="*norm2")
 
 
 def test_unknown_layers_of_a_known_encoder_are_refused() -> None:

@@ -8,7 +8,6 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from molsepnorm.errors import ConfigError
 from molsepnorm.sepnorm import MaskedBatchNorm1d, MultiTokenSepNorm, SepNorm
 from molsepnorm.sepnorm.multi_token import Padding
 
@@ -129,21 +128,6 @@ def test_compiled_equals_eager() -> None:
     compiled = torch.compile(inner, backend="eager", fullgraph=True)
     torch.testing.assert_close(compiled(some_input()), eager(some_input()))
     torch.testing.assert_close(inner.tok_norm.running_mean, eager.tok_norm.running_mean)
-
-
-def test_inputs_that_do_not_fit_are_refused() -> None:
-    """Wrong numbers of special tokens, dimensions and slots, wrong masks, and nested tensors."""
-    for options in ({"special_tokens": 0}, {"special_tokens": 1.5}, {"batch_first": "no"}):
-        with pytest.raises(ConfigError):
-            MultiTokenSepNorm(WIDTH, **options)
-    norm = MultiTokenSepNorm(WIDTH, tok_norm=nn.BatchNorm1d, special_tokens=3)
-    x, nested = some_input(), torch.nested.nested_tensor([*some_input()])
-    for inputs in ((x[None],), (x[:, :2],), (x, some_mask(3)[:, :-1]), (nested,)):
-        with pytest.raises(ValueError, match="SepNorm|padding mask"):
-            norm(*inputs)
-    norm = MultiTokenSepNorm(WIDTH, tok_norm=nn.BatchNorm1d, batch_first=False)
-    with pytest.raises(ValueError, match=r"\(7, 6\) does not fit"):
-        norm(x.transpose(0, 1), some_mask(1).T)
 
 
 # --- the hook that reads masks ------------------------------------------------------------------

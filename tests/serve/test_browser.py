@@ -206,34 +206,6 @@ def test_the_grid_sorts_filters_and_hides(page):
     assert _names(page) == every
 
 
-def test_a_row_of_the_grid_opens_its_profile_and_goes_back(page):
-    _profile(page, MANY, ".grid tbody tr")
-    page.locator(".grid .picture").nth(2).focus()
-    page.keyboard.press("Enter")
-    assert page.text_content(".profile h3") == "alcohol 3"
-    assert not page.is_visible(".grid")
-    page.keyboard.press("Shift+Tab")
-    page.keyboard.press("Enter")
-    assert page.is_visible(".grid")
-    assert page.evaluate("document.activeElement.ariaLabel") == "Profile of alcohol 3"
-
-
-def test_models_without_a_card_look_as_before(page):
-    _profile(page, MANY, ".grid tbody tr")
-    page.select_option("#model", "size")
-    _predict(page, "CCO\n")
-    assert page.is_visible("#body") and not page.is_visible("#profile")
-
-
-def test_errors_are_said(page):
-    page.click("#predict")
-    assert page.text_content("#status") == "Write at least one SMILES, or choose a file."
-    page.route("**/api/table*", lambda route: route.abort())
-    page.fill("#smiles", "C")
-    page.click("#predict")
-    page.wait_for_selector("#status.error:has-text('The server does not answer')")
-
-
 @pytest.mark.parametrize(
     ("model", "text", "wait"),
     [

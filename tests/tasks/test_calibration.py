@@ -1,7 +1,7 @@
 """Intervals, calibrated probabilities and sets of classes."""
 
 import math
-from dataclasses import asdict, replace
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
@@ -163,16 +163,6 @@ def test_a_class_that_was_not_seen_is_in_every_set():
     found = ClassSets.fit(np.zeros(30, int), np.full((30, 1), 0.2))
     assert (found.slope, found.offset) == (1.0, 0.0)
     assert found.sets(found.probabilities(np.array([[0.01]])), 0.9)[0, 1]
-
-
-def test_they_survive_json():
-    residuals, x, _ = drawn(50, 6)
-    for each in (
-        Intervals.fit(residuals, {"x": x}, 1.0),
-        ClassSets.fit(np.arange(50) % 2, np.random.default_rng(0).random((50, 1))),
-    ):
-        assert check_types(Calibration, asdict(each), "calibration") == each
-    assert len(Intervals.fit(np.random.default_rng(0).normal(size=5000), {}, 1.0).scores) == 1000
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from molsepnorm.errors import ConfigError
 from molsepnorm.tasks.domain import GRID, Domain
 
 
@@ -60,9 +59,3 @@ def test_the_mean_of_models_has_the_mean_error_and_the_narrowest_range():
     one, other = (Domain(low, (tuple(GRID * 0 + error),)) for low, error in ((0.1, 1), (0.3, 3)))
     joined = Domain.mean([one, other])
     assert joined.lowest == 0.3 and joined.expected(np.array([[0.5]]))[0] == pytest.approx([2])
-
-
-@pytest.mark.parametrize("entries", [(1.5, ()), (0.5, ((1.0, 2.0),)), (float("nan"), ())])
-def test_wrong_entries_are_refused(entries):
-    with pytest.raises(ConfigError, match="a domain has a smallest similarity between 0 and 1"):
-        Domain(*entries)

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 from scipy.stats import norm
 
-from molsepnorm.errors import ConfigError, DataError
 from molsepnorm.tasks import Target
 from molsepnorm.tasks.label_errors import (
     fit_unexplained,
@@ -45,19 +44,6 @@ def test_the_median_replaces_missing_errors_on_the_learned_scale():
     found, line = learned_errors(target, raw, labels)
     np.testing.assert_allclose(found[:4], relative)
     assert all(text in line for text in ("3 labels", "log10", "(1) get", "(1) count"))
-
-
-@pytest.mark.parametrize(
-    ("target", "errors", "labels", "error"),
-    [
-        (Target("y", "binary"), [0.1, 0.1], [0.0, 1.0], ConfigError),
-        (Y, [NAN, 0.1], [1.0, NAN], DataError),
-        (Y, [10.0, 12.0, 8.0], [6.1, 5.0, 7.2], DataError),  # percent
-    ],
-)
-def test_errors_that_cannot_be_standard_errors(target, errors, labels, error):
-    with pytest.raises(error):
-        learned_errors(target, np.array(errors), np.array(labels))
 
 
 @pytest.mark.parametrize("tau", [0.2, 1.5])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, replace
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -15,8 +15,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from molsepnorm.errors import ConfigError, DataError
-from molsepnorm.files.reading import check_types
-from molsepnorm.tasks import Loss, Target, Task, check_labels
+from molsepnorm.tasks import Loss, Target, Task
 from molsepnorm.tasks.metrics import METRICS, draw_resamples, resampled_scores
 from support import score
 
@@ -190,48 +189,6 @@ def test_a_published_set_may_have_constant_or_unlabelled_targets(class_weight: N
     assert total.isfinite()
     assert weight.isfinite()
     assert np.isfinite(task.baseline_prediction(labels)).all()
-
-
-@pytest.mark.parametrize(
-    ("target", "label", "message"),
-    [
-        (TOXIC, 2.0, "target 'toxic' is binary, so its labels must be 0, 1 or empty; found 2"),
-        (TOXIC, math.inf, "'toxic' is binary, .* found inf"),
-        (ODOUR, 3.0, "target 'odour' has 3 classes, so its labels must be 0 … 2; found 3"),
-        (ODOUR, 1.5, "'odour' has 3 classes, .* found 1.5"),
-    ],
-)
-def test_invalid_labels_are_refused(target: Target, label: float, message: str) -> None:
-    """A class index out of range would give a wrong loss, or a crash on a GPU."""
-    labels = np.array([[5.0, NAN], [-3.0, 0.0], [7.5, 1.0], [2.0, label]])
-    with pytest.raises(DataError, match=message):
-        check_labels([LOGP, target], labels)
-    with pytest.raises(DataError, match=message):
-        Task.fit([LOGP, target], labels)
-    check_labels([LOGP, target], labels[:3])
-
-
-def test_repeated_names_and_columns_are_refused() -> None:
-    """The predictions of both would be in one column, and later ones in wrong columns. The
-    probability of a class may have the name of a column of another target."""
-    with pytest.raises(ConfigError, match="2 targets are called 'toxic': rename"):
-        Task((TOXIC, LOGP, TOXIC), "mae")
-    dose = Target("dose", "multiclass", classes=("none", "low"))
-    with pytest.raises(ConfigError, match="share the column dose_prob_low: rename one"):
-        Task((dose, Target("dose_prob", "regression")), "mae")
-    Task((replace(dose, classes=("none", "some")), Target("dose_prob", "regression")), "mae")
-
-
-@pytest.mark.parametrize(
-    ("target", "metric", "wanted"),
-    [(ODOUR, "spearman", "regression"), (LOGP, "mcc", "binary and multiclass")],
-)
-def test_a_metric_for_other_kinds_is_refused(target: Target, metric: str, wanted: str) -> None:
-    """A metric must be for at least one of the targets."""
-    message = f"metric '{metric}' is for {wanted} targets, and there is none among {target.name}"
-    with pytest.raises(ConfigError, match=message):
-        Task((target,), metric)
-    assert replace(MIXED, metric=metric).metric == metric
 
 
 @given(counts=st.lists(st.integers(1, 40), min_size=2, max_size=6), blanks=st.integers(0, 5))
@@ -536,15 +493,6 @@ def test_a_perfect_ranking_has_no_interval() -> None:
 
 
 # Files
-
-
-def test_a_task_survives_json() -> None:
-    """A task survives JSON text exactly."""
-    third = Target("a b/ü", "regression", mean=1 / 3, scale=1e-17, transform="log10")
-    task = weighted(Task((*MIXED.targets, third), "loss", "mse"))
-    again = check_types(Task, asdict(task), "task")
-    assert again == task
-    assert hash(again) == hash(task)  # no lists left
 
 
 THREE = Task(

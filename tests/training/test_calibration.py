@@ -55,22 +55,6 @@ def test_the_coverage_on_the_test_molecules_is_in_the_metrics(run):
     assert entry["y"]["coverage"] == pytest.approx(np.mean(inside))
 
 
-def test_predictions_have_intervals_and_sets_if_they_are_wanted(run):
-    plain, sure = Predictor.from_pretrained(run), Predictor.from_pretrained(run, level=0.5)
-    assert [*sure.columns] == [
-        *("y_pred", "y_std", "y_low", "y_high"),
-        *("active_pred", "active_calibrated", "active_set"),
-    ]
-    smiles = ["CCO", "nonsense", "CCCCCl"]
-    one, other = plain.predict(smiles), sure.predict(smiles)
-    assert [each.values for each in one] == [each.values for each in other]
-    assert one[0].uncertainty == other[1].uncertainty == {}
-    found = other[0].uncertainty
-    middle = (found["y_low"] + found["y_high"]) / 2
-    assert middle == pytest.approx(other[0].values["y"]) and found["y_std"] > 0
-    assert 0 < found["active_calibrated"] < 1 and found["active_set"] in ("0", "1", "0|1", "none")
-
-
 def test_an_interval_of_a_transformed_target_is_given_on_both_scales(with_columns, tmp_path):
     values = [10.0**power for power in range(1, 6)]
     settings = {"data.transform": {"ic50_nM": "pic50"}, "data.split": [0.5, 0.3, 0.2]}

@@ -12,7 +12,7 @@ from molsepnorm.model.parts import KernelPart
 from molsepnorm.model.parts.kernel import KernelRegression
 from molsepnorm.tasks import NO_INPUTS, ExtraInputs, Target, Task
 from molsepnorm.tasks.metrics import significant
-from molsepnorm.training import load_config, train
+from molsepnorm.training import train
 from molsepnorm.training.recipes import load_dataset
 from molsepnorm.training.results.card import elements, model_card
 from molsepnorm.training.results.summary import composition
@@ -70,20 +70,6 @@ def test_the_card_describes_model_data_and_scores(with_columns, tmp_path, baseli
     smiles = {row["smiles"] for row in rows_of(config.data.table)}
     assert not {word for word in card.replace("`", " ").split() if len(word) > 2} & smiles
     assert str(tmp_path) not in card and str(Path.home()) not in card
-
-
-def test_a_fine_tuned_model_names_its_start(shipped, configure, trained, tmp_path):
-    """A shipped model with its licence, another one by the name of its folder only."""
-    first = trained({"run.epochs": 1}).folder
-    table = configure().data.table
-    for start, text in (
-        (str(first), f"another model ({first.name}), whose licence applies too"),
-        (shipped.name, f"{shipped.name}, licence MIT"),
-    ):
-        settings = {"finetune.start": start, "data.targets": ["y"], "run.epochs": 1}
-        folder = tmp_path / "runs" / text[:5]
-        train(load_config(table, overrides=settings), folder)
-        assert f"- Start of training: {text}\n" in card_of(folder)
 
 
 def test_elements_are_those_of_rdkit():

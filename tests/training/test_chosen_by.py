@@ -25,9 +25,7 @@ COLUMNS = {
         (["a"], None, "roc_auc"),
         (["c"], None, "accuracy"),
         (["y", "a"], None, "loss"),
-        (["y", "z"], "rmse", "rmse"),
-        (["y"], "r2", "r2"),
-        (["c"], "log_loss", "log_loss"),
+        (["y", "z"], "r2", "r2"),
         (["y", "a", "c"], "mcc", "mcc"),
     ],
 )
@@ -76,8 +74,6 @@ def test_regression_is_selected_by_the_metric_of_its_loss(with_columns, tmp_path
     [
         ("a", None, [0], "ROC-AUC"),
         ("y", None, [""], "RMSE"),
-        ("y", "r2", [1.5], "R²"),
-        ("c", "mcc", ["red"], "MCC"),
     ],
 )
 def test_the_loss_selects_if_the_metric_is_undefined_on_validation(

@@ -9,7 +9,6 @@ import pytest
 from rdkit import Chem, DataStructs
 from rdkit.Chem import rdFingerprintGenerator
 
-from molsepnorm.molecules.featurize.fingerprints import packed_morgan, similar_pairs
 from molsepnorm.tasks.metrics import significant
 from molsepnorm.training import load_config, train
 from molsepnorm.training.report.cliffs import activity_cliffs
@@ -73,17 +72,3 @@ def test_a_wrong_label_is_found(run):
     assert alike >= 0.85
     text = (run / "report.html").read_text()
     assert f"<code>{WRONG}</code>" in text.partition("Activity cliffs")[2]
-
-
-def test_pairs_are_found_in_blocks(monkeypatch):
-    smiles = [f"{'C' * n}{end}" for n in range(1, 9) for end in ("O", "N", "c1ccccc1")]
-    bits = packed_morgan(smiles)
-    expected = {
-        (i, j): similarity(smiles[i], smiles[j])
-        for i, j in combinations(range(len(smiles)), 2)
-        if i < 10 and similarity(smiles[i], smiles[j]) >= 0.6
-    }
-    monkeypatch.setattr("molsepnorm.molecules.featurize.fingerprints._QUERIES", 4)
-    one, other, found = similar_pairs(bits, 10, 0.6)
-    pairs = dict(zip(zip(one.tolist(), other.tolist(), strict=True), found.tolist(), strict=True))
-    assert pairs == pytest.approx(expected)

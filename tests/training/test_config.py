@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 from dataclasses import asdict
 from pathlib import Path
 
@@ -48,25 +47,14 @@ def test_every_recipe_loads(path):
     ("name", "value", "message"),
     [
         ("optim.lr", 0, "optim.lr: .*greater than 0; got 0"),
-        ("optim.lr", "fast", "optim.lr: .*number.*; got 'fast'"),
         ("optim.decay", "step", "optim.decay: .*'linear', 'cosine' or 'constant'; got 'step'"),
-        ("run.epochs", 1.5, "run.epochs: .*integer"),
-        ("run.batch_size", 1, "run.batch_size: .*greater than or equal to 2"),
         ("data.split", [0.7, 0.2, 0.1], "data.split is for tables: zinc has its own"),
-        ("data.targets", "y", "data.targets: .*list; got 'y'"),
         ("data.featurizer", "ecfp", "data.featurizer: unknown featuriser 'ecfp'. Known: ogb"),
         ("data.table", "x.csv", r"name one source: data.dataset \(such as zinc\) or data.table"),
         ("model.width", 30, "model.width must be a multiple of model.heads.*Try width=32"),
-        ("model.norm", "group", "model.norm: .*'sep', 'sep-ln', .* or 'shared-bn'; got 'group'"),
-        ("model.layers", 257, "model.layers: .*less than or equal to 256"),
-        ("optim.lr", float("inf"), "optim.lr: .*finite number"),
-        ("run.epochs", 10**9, "run.epochs: .*less than or equal"),
-        ("run.seed", 2**63, "run.seed: .*less than or equal"),
         ("run.epochs", True, "run.epochs is a number; got True"),
         ("optim.lrr", 1, r"unknown setting 'optim.lrr'. Did you mean 'lr'\? Known: class_weight"),
         ("modle.layers", 1, r"unknown setting 'modle.layers'.*Did you mean 'model'\?"),
-        ("layers", 1, r"unknown setting 'layers': settings are named section.name"),
-        (1, 2, "unknown setting '1': settings are named"),
         ("model.outputs", 2, "model.outputs follows from the data and cannot be set"),
     ],
 )
@@ -110,21 +98,10 @@ def test_1e_3_is_a_number(tmp_path):
     assert (config.optim.lr, config.optim.ema, config.optim.clip_norm) == (1e-3, None, None)
 
 
-@pytest.mark.parametrize("source", [io.StringIO("smiles,y\nC,1\n"), 3, b"x.csv", "", "a\0b"])
-def test_a_source_that_is_no_name_is_refused(source):
-    with pytest.raises(ConfigError, match="source must be a name or a path; got"):
-        load_config(source)
-
-
 def test_a_network_too_large_for_memory_is_refused():
     sizes = {"model.layers": 256, "model.width": 16_384, "model.ffn_width": 16_384}
     with pytest.raises(ConfigError, match=r"about 412,316,860,416 parameters in its"):
         load_config("zinc", overrides={**sizes, "model.heads": 8})
-
-
-def test_overrides_must_be_a_dictionary():
-    with pytest.raises(ConfigError, match="overrides must be a dictionary of settings, such as"):
-        load_config("zinc", overrides="data.targets=logS")
 
 
 @pytest.mark.parametrize(
@@ -132,7 +109,6 @@ def test_overrides_must_be_a_dictionary():
     [
         ("zinc", "zinc", None),
         ("my.csv", None, "my.csv"),
-        ("folder/table", None, "folder/table"),
         ("unheard-of", "unheard-of", None),
         (Path("zinc"), None, "zinc"),
     ],
@@ -198,14 +174,7 @@ def test_a_saved_configuration_works_from_any_folder(tmp_path, monkeypatch):
         ("data: {dataset: zinc}\noptimiser: {lr: 1}", "unknown setting 'optimiser'.*'optim'"),
         ("", "no data: name a data set"),
         (b"data: {table: \xe9.csv}", "mine.yaml is not valid YAML"),
-        ("2024-13-45", "mine.yaml is not valid YAML: month must be in 1..12"),
-        ("9" * 5000, "mine.yaml is not valid YAML: Exceeds the limit"),
-        ("a\0b", "mine.yaml is not valid YAML: .*special characters are not allowed"),
         ("!!python/object/apply:os.system [ls]", "line 1, column 1: could not determine"),
-        ("? [a]\n: 1", "mine.yaml is not valid YAML: .*unhashable key"),
-        ("!!timestamp", "mine.yaml is not valid YAML: .*groupdict"),
-        ("data: {dataset: zinc}\nmodel: {outputs: 2}\n", "mine.yaml: model.outputs follows from"),
-        ("data: {dataset: zinc}\nrun: {epochs: true}\n", "run.epochs.*got True"),
         (None, "cannot read .*mine.yaml: there is no such file"),
     ],
 )

@@ -125,16 +125,6 @@ def test_scores_that_training_called_too_optimistic_have_a_warning(coloured, tmp
         assert "2 molecules are in more than one split" in leak
 
 
-@pytest.mark.parametrize("settings", [{"targets": ["y"]}, {"smiles_column": "other"}])
-def test_other_columns_of_the_table_of_the_run_are_refused(coloured, settings):
-    """The split of the run is that of its own columns."""
-    config, result = coloured
-    data = DataConfig(table=config.data.table, **settings)
-    (name,) = settings
-    with pytest.raises(ConfigError, match=f"trained on this table with data.{name} "):
-        evaluate(result.folder, data)
-
-
 def _new_table(path, rows, header="smiles,y,a,c"):
     return DataConfig(table=write_rows(path, header.split(","), *rows))
 
@@ -151,18 +141,9 @@ def test_another_table_is_read_with_the_models_classes(coloured, tmp_path):
     assert np.isnan(found.scores["roc_auc"])
 
 
-def test_a_label_outside_the_models_classes_is_refused(coloured, tmp_path):
-    _, result = coloured
-    data = _new_table(tmp_path / "new.csv", [("CCN", 0, 1, "red"), ("CCO", 1, 1, "mauve")])
-    with pytest.raises(DataError, match="column 'c': 'mauve' .* blue, green, red"):
-        evaluate(result.folder, data)
-
-
 WAYS = {
     "column": {"data.splits_column": "part"},
     "folds": {"data.folds": 4, "data.fold": 2},
-    "replicate": {"data.fold": 3, "data.split_seed": 5},
-    "scaffold": {"data.split_type": "scaffold", "data.split": [0.6, 0.2, 0.2]},
 }
 PARTS = ["train"] * 5 + ["", "valid", "TEST", "training", "test"]
 

@@ -16,7 +16,6 @@ from molsepnorm.model import PropertyModel, weights_digest
 from molsepnorm.nn import Graphormer, GraphormerConfig
 from molsepnorm.tasks import Target, Task
 from molsepnorm.training import load_config, train
-from molsepnorm.training.loop import Body
 from molsepnorm.training.start import load_weights
 from runs import outcome, stop_at
 
@@ -74,14 +73,6 @@ def test_predictions_stay_the_same_under_another_standardisation(configure, star
     with torch.no_grad():
         mine, theirs = (m.task.predictions(m.network.head(vectors)) for m in (model, old))
     torch.testing.assert_close(mine, theirs, rtol=1e-5, atol=1e-5)
-
-
-def test_freezing_every_epoch_trains_the_head_only(configure, start, tmp_path):
-    settings = {"finetune.start": str(start), "finetune.freeze_epochs": 3}
-    result = train(configure(settings), tmp_path / "run")
-    assert _equal(_body(result.folder), _body(start))
-    head = PropertyModel.from_pretrained(start).network.head.weight
-    assert not torch.equal(result.model.network.head.weight, head)
 
 
 def test_the_body_is_trained_after_the_frozen_epochs(configure, start, tmp_path):
@@ -170,16 +161,6 @@ def test_a_model_without_targets_gives_its_body_to_any_task(head):
         assert (loaded.same_targets, loaded.new_targets) == ((), new.task.names)
 
 
-def test_a_frozen_body_has_no_dropout_or_new_statistics():
-    network = _network(dropout=0.5, attention_dropout=0.5)
-    body = Body(network)
-    assert body.freeze(True) and not body.freeze(True)
-    network.train()
-    body.eval()
-    training = [name for name, module in network.named_modules() if module.training]
-    assert [name for name in training if name] == ["head"]
-
-
 def test_a_smaller_body_rate_changes_the_body_less(configure, start, tmp_path):
     """One step of AdamW moves a weight by about its learning rate."""
     first = _body(start)
@@ -210,16 +191,6 @@ def test_a_stopped_run_resumes_exactly_without_the_start(configure, copied, tmp_
     shutil.rmtree(start)
     assert train(None, tmp_path / "parts", resume=True).finished
     assert outcome(tmp_path / "parts") == outcome(tmp_path / "whole")
-
-
-def test_a_run_records_its_start(configure, start, tmp_path):
-    settings = {"finetune.start": str(start), "data.targets": ["y", "active"]}
-    run = train(configure(settings), tmp_path / "run").folder
-    environment = json.loads((run / "environment.json").read_text())
-    assert environment["loaded_weights"]["same_targets"] == ["y"]
-    assert environment["loaded_weights"]["new_targets"] == ["active"]
-    config = load_config(config=run / "config.yaml").finetune
-    assert (config.start, config.weights_sha256) == (start, weights_digest(start))
 
 
 def test_the_architecture_is_that_of_the_start(configure, start):

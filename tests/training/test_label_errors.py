@@ -7,8 +7,6 @@ import pytest
 
 from molsepnorm import fit
 from molsepnorm.data import datasets
-from molsepnorm.data.checking.check import scan_table
-from molsepnorm.data.checking.clean import clean_table
 from molsepnorm.errors import ConfigError, DataError
 from molsepnorm.model import encoding_of
 from molsepnorm.training import train
@@ -134,29 +132,18 @@ def test_errors_have_the_unit_of_their_label(with_columns):
     ("settings", "error", "message"),
     [
         ({"data.error_column": {"y": "bad"}}, DataError, "line 3, column 'bad': '-1'"),
-        ({"data.error_column": {"y": "words"}}, DataError, "line 2, column 'words': 'high'"),
-        ({"data.error_column": {"y": "bound"}}, DataError, "column 'bound': '<0.1'"),
         ({"data.error_column": {"y": "empty"}}, DataError, "column 'empty': no label"),
         ({"data.error_column": {"y": "large"}}, DataError, "column 'large': the median error"),
-        ({"data.error_column": {"y": "absent"}}, ConfigError, "absent"),
-        ({"data.error_column": {"x": "se"}}, ConfigError, "names 'x', which is not a target"),
-        ({"data.error_column": "se"}, ConfigError, "--error-column y=se"),
         ({"data.error_column": {"yes": "se"}}, ConfigError, "'yes' is binary"),
         ({"data.error_column": {"y": "z"}}, ConfigError, "cannot be a target"),
     ],
 )
 def test_errors_that_cannot_be_used(with_columns, settings, error, message):
-    columns = {"y": Y, "z": Z, "yes": [0, 1], "se": [0.1], "bad": [0.1, -1], "words": ["high"]}
-    columns |= {"bound": [0.1, "<0.1"], "empty": [""], "large": [12.0]}
+    columns = {"y": Y, "z": Z, "yes": [0, 1], "se": [0.1], "bad": [0.1, -1]}
+    columns |= {"empty": [""], "large": [12.0]}
     config = with_columns(columns, {"data.targets": ["y", "z", "yes"], **settings})
     with pytest.raises(error, match=message):
         datasets.load(config.data, encoding_of(architecture(config)))
-
-
-@pytest.mark.parametrize("value", ["", "=se", "y=", {}, {"y": ""}, ["se"]])
-def test_settings_that_name_no_column(with_columns, value):
-    with pytest.raises(ConfigError, match="error_column"):
-        with_columns({"y": Y, "se": SE}, {**ONE, "data.error_column": value})
 
 
 def test_errors_of_labels_in_memory(with_columns, tmp_path):
@@ -178,12 +165,3 @@ def test_errors_of_labels_in_memory(with_columns, tmp_path):
         assert (one == other).all()
     with pytest.raises(ConfigError, match="errors has 3 rows"):
         fit(smiles, given["y"], errors=[1, 2, 3])
-
-
-def test_a_cleaned_copy_would_lose_the_errors_of_merged_rows(with_columns):
-    config = with_columns({"y": Y, "se": SE}, WITH)
-    encoding = encoding_of(architecture(config))
-    with open(config.data.table, "a") as file:
-        file.write("CO,3.0,0.2\n")
-    with pytest.raises(ConfigError, match="--duplicates mean"):
-        clean_table(scan_table(config.data, encoding), encoding)

@@ -73,7 +73,7 @@ def test_an_allowed_leak_is_in_the_metrics(shipped, on_zinc, small_zinc, tmp_pat
 def test_exclusions_are_inherited_over_generations(shipped, table, on_zinc, tmp_path):
     """From the card to a run, to a run that starts from it, whatever these were trained on."""
     start = shipped.name
-    for generation in ("first", "second", "third"):
+    for generation in ("first", "second"):
         config = load_config(
             table, overrides={**SHORT, "data.targets": ["y"], "finetune.start": start}
         )

@@ -14,7 +14,7 @@ from filelock import FileLock
 
 from molsepnorm.errors import ConfigError
 from molsepnorm.files.lock import LOCK, locked
-from molsepnorm.training import StopWhen, train
+from molsepnorm.training import train
 
 HOLD = """
 import sys, time
@@ -49,22 +49,6 @@ def test_a_second_training_is_refused_until_the_first_ends(holder, configure, tm
     result = train(configure({"run.epochs": 1}), tmp_path / "run")
     assert result.finished
     assert not (tmp_path / "run" / LOCK).exists()
-
-
-def test_a_training_that_is_under_way_holds_its_folder(configure, tmp_path):
-    """From the first step to the last, and not longer."""
-    seen = []
-
-    def stop() -> bool:
-        with pytest.raises(ConfigError, match="is training into"), locked(tmp_path / "run"):
-            pass
-        seen.append((tmp_path / "run" / LOCK).exists())
-        return False
-
-    train(configure({"run.epochs": 1}), tmp_path / "run", callback=StopWhen(stop))
-    assert seen and all(seen)
-    with locked(tmp_path / "run"):
-        pass
 
 
 @pytest.mark.parametrize(

@@ -54,23 +54,6 @@ def watched(monkeypatch):
     return seen
 
 
-@pytest.mark.parametrize(("max_groups", "max_pairs"), [(1, 4), (1, 2000), (4, 3000)])
-def test_no_batch_that_can_be_halved_is_too_large(mixed, tmp_path, watched, max_groups, max_pairs):
-    """Batches of two or three molecules are not halved, since a batch norm needs two; no molecule
-    is lost."""
-    settings = {"run.epochs": 2, "run.max_groups": max_groups}
-    train(mixed(max_pairs, **settings), tmp_path / "run")
-    for batch, pairs, _ in watched:
-        assert pairs <= max_pairs or len(batch) < 4
-        assert len(batch) >= 2
-    assert any(len(batch) < 8 for batch, _, _ in watched)
-    trainer = watched[0][2]
-    taken = [molecule for batch, _, _ in watched for molecule in batch]
-    wanted = trainer.dataset.splits["train"].tolist()
-    half = len(taken) // 2
-    assert sorted(taken[:half]) == sorted(taken[half:]) == wanted
-
-
 @pytest.mark.parametrize("max_pairs", [4, 2000, 1 << 20])
 def test_the_schedule_counts_every_step(mixed, tmp_path, watched, max_pairs):
     """Epochs may differ in their number of steps; the last step has the final rate."""

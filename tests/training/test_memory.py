@@ -11,7 +11,6 @@ from molsepnorm.data import datasets
 from molsepnorm.model import encoding_of
 from molsepnorm.training import train_on
 from molsepnorm.training.recipes import architecture
-from runs import outcome, stop_at
 
 
 @pytest.fixture
@@ -28,14 +27,6 @@ def test_a_run_in_memory_equals_a_run_with_a_folder(configure, dataset, trained)
     kept = in_memory.model.network.state_dict()
     for name, tensor in in_folder.model.network.state_dict().items():
         assert torch.equal(kept[name], tensor), name
-
-
-def test_a_loaded_data_set_trains_into_a_folder_and_resumes(configure, dataset, trained, tmp_path):
-    config = configure()
-    parts = tmp_path / "parts"
-    assert not train_on(config, dataset, parts, callback=stop_at(4)).finished
-    assert train_on(config, dataset, parts, resume=True).finished
-    assert outcome(parts) == outcome(trained().folder)
 
 
 def test_training_starts_from_a_model_and_leaves_it_unchanged(configure, dataset, trained):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from molsepnorm.model import PropertyModel
 from molsepnorm.training import train
 from runs import require_exact_resume, rows_of
 
@@ -50,20 +49,3 @@ def test_a_resumed_run_ends_at_the_same_epoch(configure, tmp_path, scripted, ste
     config = configure({"run.epochs": 6, "run.patience": 2, "model.dropout": 0.2})
     train(config, tmp_path / "whole")
     require_exact_resume(config, tmp_path / "whole", tmp_path / "parts", steps)
-
-
-def test_resuming_a_run_that_patience_ended_does_nothing(
-    configure, tmp_path, scripted, tree, monkeypatch
-):
-    """There is no further step, and the test split is not scored again."""
-    scripted("rmse", [0.5, 0.4, 0.6, 0.7, 0.1, 0.1])
-    result = train(configure({"run.epochs": 6, "run.patience": 2}), tmp_path / "run")
-    before = tree(tmp_path / "run")
-
-    def look(*args):
-        raise AssertionError("predicts once more")
-
-    monkeypatch.setattr(PropertyModel, "predict", look)
-    again = train(folder=tmp_path / "run", resume=True)
-    assert (again.finished, again.metrics) == (True, result.metrics)
-    assert tree(tmp_path / "run") == before

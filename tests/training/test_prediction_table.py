@@ -98,12 +98,3 @@ def test_identifiers_of_the_compounds_are_beside_the_predictions(with_columns, t
         assert all(int(row["assay_id"]) == 1 + int(row["line"]) % 2 for row in rows)
         assert all(row["Compound ID"] == f"C-{int(row['line']) - 2}" for row in rows)
         assert {row["name"] for row in rows} <= {"alpha", ""}
-
-
-def test_a_feature_column_that_is_named_like_a_prediction(with_columns, tmp_path):
-    columns = {"y_pred": [1, 2], "line": [3, 4], "y": NUMBERS}
-    settings = {"data.feature_columns": ["y_pred", "line"]}
-    _trained(with_columns, tmp_path / "run", ["y"], columns, **settings)
-    rows = rows_of(tmp_path / "run" / "predictions_test.csv")
-    assert list(rows[0]) == ["line", "smiles", "y_pred_input", "line_input", "y", "y_pred"]
-    assert all(int(row["line_input"]) == int(row["y_pred_input"]) + 2 for row in rows)

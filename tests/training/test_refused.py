@@ -14,24 +14,10 @@ CASES = {
         *({}, {"run.metric": "roc_auc"}),
         "the metric 'roc_auc' is for binary targets, and there is none among y",
     ),
-    "a metric of other kinds": ({}, {"run.metric": "mcc"}, "is for binary and multiclass targets"),
-    "an unknown metric": (
-        *({}, {"run.metric": "rsme"}),
-        r"unknown metric 'rsme'. Did you mean 'rmse'\? Known: accuracy, ",
-    ),
     "a blend without its forest": (
         *({}, {"run.blend": "forest", "run.baseline": False}),
         "because run.baseline is off",
     ),
-    "a blend without predictions": (
-        *({}, {"run.blend": "forest", "objective.name": "pretraining"}),
-        "the objective pretraining has no predictions",
-    ),
-    "a rate without a start": (
-        *({}, {"finetune.body_lr": 0.5}),
-        "finetune.body_lr has no effect without a model to",
-    ),
-    "no epochs and no probe": ({}, {"run.epochs": 0}, "run.epochs: 0 fits the probe of fine-tun"),
     "too little time": ({}, {"run.budget": "0.001s"}, r"an epoch .* are left of 0.001s"),
     "bounds alone": (
         {
@@ -45,11 +31,6 @@ CASES = {
         {"y": YES_NO, "w": [1] * 8 + [0, 1], "part": PARTS},
         {"data.weight_column": "w", "data.splits_column": "part"},
         "all 3 validation molecules have the weight 0",
-    ),
-    "a constant input": (
-        {"s": ["A"] * 8 + ["B", "B"], "part": PARTS},
-        {"data.feature_columns": ["s"], "data.splits_column": "part"},
-        "column 's' of the training rows: every row has 'A'",
     ),
     "inputs that training has not": (
         {"s": ["A", "B"] * 4 + ["A", "new"], "part": PARTS},

@@ -143,38 +143,6 @@ def test_the_worst_prediction_comes_first(mixed):
     assert first == contents.smiles("test")[row]
 
 
-def test_the_nearest_training_molecule_has_its_labels(with_columns, tmp_path):
-    """They may have been measured under other conditions."""
-    config = with_columns({"y": [1]}, {"data.targets": ["y"], "data.splits_column": "part"})
-    rows = [("CCCO", y, "train") for y in (1.5, 4.5)]
-    rows += [(f"{'N' * n}C", n, "train") for n in (1, 2)]
-    rows += [("CCCN", 3, "val"), ("CCCCO", 9, "test"), ("OCCCC", 9, "test")]
-    text = "".join(f"{','.join(map(str, row))}\n" for row in [("smiles", "y", "part"), *rows])
-    (tmp_path / "columns.csv").write_text(text)
-    train(config, tmp_path / "run")
-    section = read(tmp_path / "run")[0].partition("The worst predictions")[2]
-    assert "<code>CCCO</code>, measured <b>1.5, 4.5</b></div>" in section
-
-
-def test_bounds_and_transformed_labels(with_columns, tmp_path):
-    """Scores and charts use the learned scale, and bounds are counted but not scored."""
-    cells = [10.0 * (row + 1) if row % 4 else ">10000" for row in range(30)]
-    settings = {"data.transform": {"ic50_nM": "pic50"}, "data.targets": ["ic50_nM"]}
-    config = with_columns({"ic50_nM": cells}, settings)
-    train(config, tmp_path / "run")
-    contents = Contents.read(tmp_path / "run")
-    (target,) = contents.targets
-    found = contents.predicted("test", target)
-    assert found.bounds == np.isnan(found.labels).sum() > 0
-    exact = {cell for cell in cells if cell != ">10000"}
-    known = found.labels[found.scored]
-    assert {round(10 ** (9 - label), 3) for label in known} <= exact
-    rmse = np.sqrt(np.mean((found.values[found.scored, 0] - known) ** 2))
-    assert contents.metrics.test["rmse"] == pytest.approx(rmse, rel=1e-5)
-    _, reader = read(tmp_path / "run")
-    assert "ic50_nM_pic50" in reader.text and "bound" in reader.text
-
-
 def test_the_confusion_table_counts_molecules(mixed):
     contents = Contents.read(mixed)
     found = contents.predicted("test", contents.targets[2])

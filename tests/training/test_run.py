@@ -76,38 +76,11 @@ def test_predictions_are_written_with_their_labels(run, split):
         assert 0 <= float(row["active_pred"]) <= 1
 
 
-def test_the_history_has_a_line_for_every_epoch(run):
-    """Its values are consistent."""
-    _, result = run
-    rows = rows_of(result.folder / "history.csv")
-    assert [row["epoch"] for row in rows] == ["1", "2", "3"]
-    assert [row["step"] for row in rows] == ["2", "4", "6"]
-    best = [int(row["epoch"]) for row in rows if row["best"] == "1"]
-    assert best[0] == 1
-    assert best[-1] == result.metrics["best_epoch"]
-    for row in rows:
-        assert float(row["val_loss"]) > 0
-        assert float(row["seconds"]) > 0
-    kept = rows[result.metrics["best_epoch"] - 1]
-    assert result.metrics["val"]["mae"] == pytest.approx(float(kept["val_mae"]), rel=1e-5)
-
-
 def test_the_saved_configuration_reproduces_the_run(run, tmp_path):
     config, result = run
     assert load_config(config=result.folder / "config.yaml") == config
     again = train(load_config(config=result.folder / "config.yaml"), tmp_path / "again")
     assert again.metrics["test"] == result.metrics["test"]
-
-
-@pytest.mark.parametrize("name", ["notes.txt", "config.yaml"])
-def test_a_folder_that_is_not_empty_is_refused(configure, tmp_path, tree, name):
-    """It is not changed, even if it has a configuration, and only a run can be resumed."""
-    (tmp_path / "run").mkdir()
-    (tmp_path / "run" / name).write_text("# mine")
-    with pytest.raises(ConfigError, match="run exists and is not empty: choose another") as caught:
-        train(configure(), tmp_path / "run")
-    assert "--resume" not in str(caught.value)
-    assert tree(tmp_path / "run") == {name: b"# mine"}
 
 
 @pytest.mark.parametrize("change", ["label", "row gone"])

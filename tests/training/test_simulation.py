@@ -7,7 +7,6 @@ from functools import partial
 import pandas as pd
 import pytest
 
-from molsepnorm.errors import ConfigError
 from molsepnorm.predict.suggest import parse_goals
 from molsepnorm.training import load_config
 from molsepnorm.training.comparing.simulation import STRATEGIES, simulate
@@ -49,16 +48,3 @@ def test_chosen_molecules_are_better_than_random_ones(esol):
     assert hits["suggest"][-1] - hits["suggest"][0] >= 4
     assert hits["suggest"][-1] >= hits["random"][-1] + 3
     assert hits["greedy"][-1] >= hits["random"][-1] + 3
-
-
-def test_several_goals_and_a_table_that_is_too_small(esol):
-    """Without a number that is improved, all molecules that fulfil the goals are wanted."""
-    config = esol(overrides={**QUICK, "data.targets": ["log_solubility", "soluble"]})
-    goals = wish({"soluble": "max"}, {"log_solubility": "0"})
-    found = simulate(config, goals, rounds=1, count=15, start=60, repeats=1)
-    table = pd.read_csv(config.data.table)
-    assert found.wanted == table["log_solubility"].between(-1.5, 0, inclusive="right").sum()
-    hits = {name: array[0, 1] - array[0, 0] for name, array in found.found.items()}
-    assert hits["suggest"] > hits["random"]
-    with pytest.raises(ConfigError, match="--start"):
-        simulate(config, goals, rounds=20, count=15)

@@ -47,15 +47,14 @@ def trainer(configure: Callable[..., TrainConfig], tmp_path: Path) -> Callable[.
     return make
 
 
-def losses(trainer: Trainer, epochs: int = 3) -> list[float]:
-    """Return the mean loss of every step."""
+def losses(trainer: Trainer) -> list[float]:
+    """The mean losses of two steps on the first batch; the second depends on the gradients."""
     found = []
-    for epoch in range(epochs):
-        for batch in trainer.schedule.batches(epoch):
-            trainer.step.totals.zero_()
-            next(trainer.steps([batch]))
-            loss, count = trainer.step.totals.tolist()
-            found.append(loss / count)
+    for _ in range(2):
+        trainer.step.totals.zero_()
+        next(trainer.steps(trainer.schedule.batches(0)[:1]))
+        loss, count = trainer.step.totals.tolist()
+        found.append(loss / count)
     return found
 
 
@@ -64,9 +63,9 @@ def test_a_compiled_network_gives_the_same_losses(trainer, monkeypatch):
     time."""
     plain = torch.compile
     monkeypatch.setattr(torch, "compile", lambda network: plain(network, backend="aot_eager"))
-    eager = losses(trainer(EXACT), epochs=1)
-    compiled = losses(trainer({**EXACT, "run.compile": True}), epochs=1)
-    assert compiled == pytest.approx(eager, rel=1e-4)
+    compiled = losses(trainer({**EXACT, "run.compile": True}))
+    assert compiled == pytest.approx(losses(trainer(EXACT)), rel=1e-4)
+    assert compiled[0] != compiled[1]
     torch._dynamo.reset()
 
 
@@ -82,15 +81,13 @@ def test_precision_affects_only_the_run(configure, trained, tmp_path, precision)
     assert torch.get_float32_matmul_precision() == before
 
 
-@pytest.mark.parametrize("every", [1, 3])
-def test_validation_every_few_epochs(configure, tmp_path, every):
+def test_validation_every_few_epochs(configure, tmp_path):
     """And after the last epoch. The records cover all steps in between, and resuming is exact."""
-    settings = {"run.epochs": 7, "run.validate_every": every}
+    settings = {"run.epochs": 7, "run.validate_every": 3}
     notes = Recorder()
     train(configure(settings), tmp_path / "whole", callback=notes)
-    wanted = sorted({*range(every, 8, every), 7})
-    assert [record.epoch for record in notes.records] == wanted
-    assert [record.step for record in notes.records] == [3 * epoch for epoch in wanted]
+    assert [record.epoch for record in notes.records] == [3, 6, 7]
+    assert [record.step for record in notes.records] == [9, 18, 21]
     require_exact_resume(configure(settings), tmp_path / "whole", tmp_path / "parts", 11)
 
 

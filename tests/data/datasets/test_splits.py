@@ -294,11 +294,8 @@ def test_no_fold_is_empty_where_there_are_enough_molecules(test_set):
     ("smiles", "settings", "message"),
     [
         ([], {}, "0 usable rows, too few for shares of 0.8 / 0.1 / 0.1: the random split"),
-        (alkanes(10), {"folds": 10, "fold": 9}, "10 usable rows, too few for 10 folds"),
         (alkanes(60), {"molecules": np.arange(60) % 2}, "60 usable rows, .* would have 0 train"),
         (rings([10, 10]), {"split_type": "scaffold"}, "20 usable rows, .* scaffold split would"),
-        (rings([10, 10]), {"split_type": "scaffold-ogb"}, "20 usable rows, .* 10 train, 0 val"),
-        (["CCO"] * 20, {"split_type": "butina"}, "20 usable rows, .* data.split_type: random"),
     ],
 )
 def test_too_few_molecules_or_groups(smiles, settings, message):
@@ -315,7 +312,6 @@ def test_too_few_molecules_or_groups(smiles, settings, message):
         ([30, 6, *[5] * 5, *[1] * 39], (0.8, 0.1, 0.1), (80, 10, 10)),
         ([50, 15, 15, *[1] * 20], (0.6, 0.2, 0.2), (60, 20, 20)),
         ([1] * 10, (0.8, 0.1, 0.1), (8, 1, 1)),
-        ([2] * 8 + [1] * 4, (0.85, 0.05, 0.1), (17, 1, 2)),
         ([90, *[1] * 10], (0.5, 0.2, 0.3), (90, 4, 6)),
     ],
 )
@@ -394,7 +390,6 @@ WORDS = ["train", "Training ", "VAL", " valid", "validation", "Dev", "test", "Te
     ("column", "rows", "expected"),
     [
         (WORDS, None, [[0, 1, 8], [2, 3, 4, 5], [6, 7]]),
-        (["train", "train", "val", ""], None, [[0, 1], [2], []]),
         (["train", "", "train", "val", "train", " ", "test"], [0, 1, 3, 4, 6], [[0, 3], [2], [4]]),
     ],
 )
@@ -443,7 +438,6 @@ def test_validation_molecules_are_drawn_from_the_training_split_if_none_are_name
     ("column", "rows", "message"),
     [
         (["train", "val", "Trian", "0"], None, "'Trian' names no split.* 2 such cells"),
-        (["train"] * 2 + ["test"] * 2, None, "train molecule.*2 train, 0 val, 2 test"),
         (["train"] * 3 + ["val", "test"], [0, 1, 4], "0 val molecule.* 3 train, 1 val, 1 test"),
     ],
 )
@@ -489,9 +483,7 @@ GOOD = {"train": [0, 1], "val": [2], "test": [3]}
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (b"\xff\xfe", "splits.json: content: Invalid JSON"),
         (GOOD, "splits.json: .*valid .*Expected is a list of splits"),
-        ([GOOD | {"val": [True]}], "0, val: .*valid integer"),
         ([GOOD | {"val": "5-4"}], "entry 0, 'val': '5-4' is neither a row nor a range"),
         ([GOOD | {"val": "4-999999999"}], "entry 0, 'val': there is no row 10"),
         ([GOOD | {"test": [3, 0]}], "entry 0, 'test': row 0 is in 'train' already"),
@@ -590,9 +582,7 @@ def test_times_of_a_declared_format(cells, time_format):
     ("cells", "odd"),
     [
         (["2021-05-03", "03/05/2021", "May 2021"], [1, 2]),
-        (["1", "2", "three"], [2, 0, 1]),  # the word is the reason, so it comes first
         (["2021-02-30", "2021-02-28"], [0]),
-        (["5", "inf"], [1, 0]),
         (["05.2021", "", "11.2020"], [0, 2]),
         (["050319", "171120", "230419"], [0, 1, 2]),
         (["2021.2", "", "2021.10"], [0, 2]),  # October is not before February

@@ -96,27 +96,6 @@ def test_targets_that_a_table_lacks_are_blank_where_labels_are_not_needed(write)
         load(config, ZINC)
 
 
-def test_on_invalid_fail_stops_at_the_first(write):
-    rows = _twenty(lambda i: i)
-    rows[3], rows[8] = ("C1CC", 1), ("nonsense", 2)
-    path = write(_csv(rows))
-    with pytest.raises(DataError, match="my.csv, line 5: RDKit cannot read 'C1CC': unclosed ring"):
-        _load(path, on_invalid="fail")
-
-
-@pytest.mark.parametrize(
-    ("text", "settings", "message"),
-    [
-        (_csv(_twenty(int), "smles,y"), {}, "no column 'smiles'. Did you mean 'smles'"),
-        (_csv([("C1CC", 1), ("x", 2)]), {"split": None}, "no molecule can be read"),
-        (_csv(_twenty(int)), {"weight_column": "w"}, "no column 'w'"),
-    ],
-)
-def test_a_file_that_cannot_be_used(write, text, settings, message):
-    with pytest.raises((ConfigError, DataError), match=message):
-        _load(write(text), **settings)
-
-
 CHAINS = ["C" * length + "O" for length in range(1, 9)]
 
 

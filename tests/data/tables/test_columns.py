@@ -15,10 +15,9 @@ from molsepnorm.data.tables.formats import ReadOptions
 from molsepnorm.errors import ConfigError, DataError, DataWarning
 
 
-@pytest.mark.parametrize("name", ["SMILES", "Canonical SMILES", "Chromophore (SMILES)", "Smile"])
-@pytest.mark.parametrize("separator", [",", ";"])
-def test_another_name_of_the_column_is_announced(tmp_path, name, separator):
-    (tmp_path / "x.csv").write_text(f"id{separator}{name}{separator}a\n1{separator}CCO\n")
+@pytest.mark.parametrize("name", ["SMILES", "Chromophore (SMILES)"])
+def test_another_name_of_the_column_is_announced(tmp_path, name):
+    (tmp_path / "x.csv").write_text(f"id;{name};a\n1;CCO\n")
     with pytest.warns(
         DataWarning, match=rf"the column '{re.escape(name)}' is read as the column of SMILES"
     ):
@@ -39,8 +38,6 @@ def test_a_column_that_is_not_there_or_several_times():
     require_column(["a", "b"], "a", "x.csv")
     with pytest.raises(ConfigError, match=r"x.csv has no column 'logs'. Did you mean 'logS'\? Kn"):
         require_column(["smiles", "logS"], "logs", "x.csv")
-    with pytest.raises(ConfigError, match=r"""--set 'data.targets=\["a \(b, c\)"\]'"""):
-        require_column(["smiles", "a (b, c)"], "a (b", "x.csv")
     columns = ["y", "smiles", "y", "z", "y"]
     require_column(columns, "y", "x.csv", once=False)
     with pytest.raises(ConfigError, match=r"3 columns called 'y' \(columns 1, 3 and 5\)"):
@@ -67,14 +64,11 @@ def test_names_below_a_title_need_the_number_of_their_line(tmp_path):
     ("cell", "number"),
     [
         ("0,5", 0.5),
-        ("12", 12),
         ("-3,5", -3.5),
         ("1,5E-05", 1.5e-05),
         ("1.234,5", 1234.5),
-        ("1.234", 1234),
         ("0.5", None),  # of another decimal mark
         ("1,234.5", None),
-        ("2,4-dinitro", None),
     ],
 )
 def test_numbers_with_decimal_commas(cell, number):

@@ -7,7 +7,6 @@ import pytest
 from rdkit import Chem
 
 from molsepnorm.molecules.featurize import Featurizer, get
-from molsepnorm.molecules.featurize import atom_order as module
 from molsepnorm.molecules.featurize.atom_order import in_smiles_order
 from molsepnorm.molecules.featurize.smiles import canonical_mol
 from molsepnorm.molecules.molecule import MolGraph
@@ -87,9 +86,8 @@ def test_hydrogens_isotopes_and_maps_do_not_shift_atoms(smiles, elements):
     assert graph.atom_features[:, 0].tolist() == elements
 
 
-def test_an_order_that_cannot_be_traced_is_an_error_of_its_row(monkeypatch):
-    """A featuriser with other atoms than the SMILES, a valence that only RDKit accepts, and
-    a form that is never stable."""
+def test_an_order_that_cannot_be_traced_is_an_error_of_its_row():
+    """A featuriser with other atoms than the SMILES, and a valence that only RDKit accepts."""
 
     class _WithHydrogens(_Elements):
         def __call__(self, smiles: str) -> MolGraph:
@@ -97,9 +95,5 @@ def test_an_order_that_cannot_be_traced_is_an_error_of_its_row(monkeypatch):
 
     (error,) = in_smiles_order(_WithHydrogens(), ["OC"])
     assert "featuriser 'elements' returned 6 atoms for 2 atoms in the SMILES" in str(error)
-    message = "its atoms cannot be traced through RDKit's canonical SMILES"
     (error,) = in_smiles_order(_Elements(), ["O=Cl(=O)(=O)[H]"])
-    assert str(error) == message
-    monkeypatch.setattr(module, "canonical_smiles", lambda text: f"{text} again")
-    (error,) = in_smiles_order(_Elements(), ["OC"])
-    assert str(error) == message
+    assert str(error) == "its atoms cannot be traced through RDKit's canonical SMILES"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pickle
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -39,18 +38,6 @@ def registrations(monkeypatch):
     monkeypatch.setattr(registry, "_registered", {**registry._registered})
 
 
-def install(folder: Path, value: str, source: str = "", name: str = "chain") -> None:
-    """Write a distribution with one entry point, and its module."""
-    about = folder / f"{value.partition(':')[0]}-1.0.dist-info"
-    about.mkdir(parents=True)
-    (about / "METADATA").write_text(
-        f"Metadata-Version: 2.1\nName: {about.stem[:-4]}\nVersion: 1.0\n"
-    )
-    (about / "entry_points.txt").write_text(f"[molsepnorm.featurizers]\n{name} = {value}\n")
-    if source:
-        (folder / f"{value.partition(':')[0]}.py").write_text(source)
-
-
 def test_register_makes_a_class_available_by_its_name():
     assert "chain" not in featurize.SIZES
     with pytest.raises(ValueError, match="unknown featuriser 'chain'"):
@@ -75,9 +62,7 @@ def test_a_name_cannot_be_registered_twice():
     ("attributes", "message"),
     [
         ({"name": "My Features"}, "name must consist of lower-case letters"),
-        ({"version": 2}, "version must be a text; got 2"),
         ({"atom_sizes": (257,)}, "atom_sizes must be a tuple of integers in 1 … 256"),
-        ({"bond_sizes": [3]}, "bond_sizes must be a tuple"),
         ({"molecule_features": ("a", "a")}, "molecule_features must be a tuple of different"),
     ],
 )
@@ -86,35 +71,6 @@ def test_a_wrong_declaration_is_refused(attributes, message):
         featurize.register(type("Mine", (Chain,), {"name": "mine", **attributes}))
     with pytest.raises(ConfigError, match="must be a subclass of Featurizer; got"):
         featurize.register("chain")
-
-
-def test_an_entry_point_is_found(tmp_path, monkeypatch):
-    """A faulty one is refused."""
-    own = f"from {__name__} import Chain"
-    for module, source, name, message in (
-        ("chain_good", own, "chain", None),
-        ("chain_lost", "import not_there", "lost", "cannot be loaded from .*ModuleNotFoundError"),
-        ("chain_named", own, "chains", "its name is 'chain', and it is registered as"),
-        ("chain_number", "Chain = 3", "number", "must be a subclass of Featurizer; got 3"),
-    ):
-        install(tmp_path / name, f"{module}:Chain", source, name)
-        with monkeypatch.context() as patch:
-            patch.syspath_prepend(tmp_path / name)
-            if message:
-                with pytest.raises(ConfigError, match=message):
-                    featurize.get(name)
-            else:
-                assert isinstance(featurize.get(name), Chain)
-
-
-def test_a_name_in_two_packages_is_refused(tmp_path, monkeypatch):
-    for value in ("first_package:Chain", "second_package:Chain"):
-        install(tmp_path, value)
-    monkeypatch.syspath_prepend(tmp_path)
-    with pytest.raises(
-        ConfigError, match="several packages .* 'chain': first_package:Chain, second"
-    ):
-        featurize.get("chain")
 
 
 def test_molecule_level_features_are_checked_for_each_molecule():

@@ -9,7 +9,6 @@ from rdkit import Chem
 from rdkit.Chem.MolStandardize import rdMolStandardize
 
 from molsepnorm.errors import InvalidMolecule
-from molsepnorm.molecules.featurize import standardize
 from molsepnorm.molecules.featurize.smiles import Unwritten, canonical_smiles
 from molsepnorm.molecules.featurize.standardize import standard_smiles, standardized
 from support import spelling
@@ -77,24 +76,3 @@ def test_a_molecule_that_cannot_be_standardised_is_an_invalid_one(monkeypatch):
     assert second.reason == "RDKit cannot read 'C1CC': unclosed ring"
     with pytest.raises(InvalidMolecule, match="^RDKit cannot standardise it: Invariant Violation$"):
         canonical_smiles(first)
-
-
-def test_the_search_for_tautomers_is_shorter_for_large_molecules(monkeypatch):
-    """A peptide of 253 atoms; the number of transforms is read back from the enumerator."""
-    mol = Chem.MolFromSequence("ARNDCEQGHILKMFPSTWYV" + "GHILKMFPST")
-    seen = []
-    enumerator = standardize._enumerator()
-
-    class Recorder:
-        def SetMaxTransforms(self, limit):
-            seen.append(limit)
-            enumerator.SetMaxTransforms(min(limit, 5))
-
-        def Canonicalize(self, mol):
-            return enumerator.Canonicalize(mol)
-
-    monkeypatch.setattr(standardize, "_enumerator", Recorder)
-    standard_smiles(Chem.MolToSmiles(mol), "tautomer")
-    standard_smiles("Oc1ccccn1", "tautomer")
-    assert seen == [50_000 // mol.GetNumAtoms(), 1000]
-    assert enumerator.GetMaxTautomers() == 1000

@@ -7,7 +7,6 @@ import torch
 from pydantic import Field
 from torch import nn
 
-from molsepnorm.errors import ConfigError
 from molsepnorm.training import train
 from molsepnorm.training.config import OBJECTIVE_SETTINGS, ObjectiveConfig
 from molsepnorm.training.distributed import DistributedContext
@@ -84,33 +83,6 @@ def test_a_stopped_run_resumes_exactly_with_its_head(count_atoms, tmp_path):
     require_exact_resume(config, tmp_path / "whole", tmp_path / "parts", 4)
     state = outcome(tmp_path / "parts")["state"]
     assert {"objective/head.weight", "average/head.weight"} <= state.keys()
-
-
-def test_its_settings_are_validated(count_atoms):
-    assert count_atoms({"objective.scale": 3}).objective.scale == 3
-    with pytest.raises(
-        ConfigError, match="objective.scale: Input should be greater than 0; got -1"
-    ):
-        count_atoms({"objective.scale": -1})
-    with pytest.raises(ConfigError, match=r"unknown setting 'objective.scael'. Did you mean 'scal"):
-        count_atoms({"objective.scael": 2})
-
-
-def test_copies_share_the_data(count_atoms, tmp_path, monkeypatch):
-    """The moving average copies the modules, not the molecules."""
-    import copy
-
-    seen = []
-    plain = AtomCount.forward
-
-    def forward(self, batch, graphs):
-        seen.append((self.examples, copy.deepcopy(self).examples))
-        return plain(self, batch, graphs)
-
-    monkeypatch.setattr(AtomCount, "forward", forward)
-    train(count_atoms({"run.epochs": 1}), tmp_path / "run")
-    assert len({id(each) for both in seen for each in both}) <= 2
-    assert torch.is_tensor(seen[0][0].labels)
 
 
 def test_validation_batches_are_divided_among_processes(count_atoms, tmp_path, monkeypatch):

@@ -88,21 +88,6 @@ def test_with_many_targets_the_kernel_head_is_the_nystrom_solution(random, monke
     np.testing.assert_allclose(found[:, 0], expected, atol=2e-3)
 
 
-def _many_targets(random: np.random.Generator, missing: bool) -> tuple[PropertyModel, Examples]:
-    labels = random.normal(size=(len(SMILES), 60))
-    if missing:
-        labels[np.arange(30), np.arange(30)] = np.nan
-    model = start(*(regression(f"y{number}", each) for number, each in enumerate(labels.T)))
-    return model, examples(model, labels)
-
-
-def test_targets_with_labels_for_different_molecules_compare_fewer(random, monkeypatch):
-    monkeypatch.setattr(kernels, "_MAX_DECOMPOSED", 31 * 20.1**3)
-    monkeypatch.setattr(kernels, "_MAX_OPERATIONS", 0)
-    assert len(regression_of(fitted(*_many_targets(random, True))).centers) == 20
-    assert len(regression_of(fitted(*_many_targets(random, False))).centers) == 40
-
-
 @pytest.mark.parametrize("kind", ["regression", "binary"])
 def test_with_some_thousand_molecules_the_kernel_head_is_exact(random, monkeypatch, kind):
     """The kernel and the penalty of each target are those of the approximation."""
@@ -272,26 +257,9 @@ def test_columns_are_factors_of_the_kernel(random, monkeypatch, others):
     np.testing.assert_allclose(found[:, 0], expected, atol=5e-3)
 
 
-def test_the_weights_of_columns_are_chosen_on_a_sample(random, monkeypatch):
-    """They are the same where all molecules are compared, and fit again keeps them."""
+def test_a_second_fit_keeps_the_weights_of_columns(random):
     model, given, _ = with_columns(random, TEMPERATURE_AND_SOLVENT)
-    sizes = []
-    real = kernels.ridge_of_targets
-    monkeypatch.setattr(
-        kernels, "ridge_of_targets", lambda x, *rest: sizes.append(len(x)) or real(x, *rest)
-    )
     first = fitted(model, given, TEMPERATURE_AND_SOLVENT)
-    assert set(sizes) == {40} and 10 <= len(sizes) <= 18  # no weights are tried twice
-    sizes.clear()
-    monkeypatch.setattr(kernels, "_MAX_WEIGHED", 30)
-    fitted(model, given, TEMPERATURE_AND_SOLVENT)
-    assert sizes[:-1] == [30] * (len(sizes) - 1) and sizes[-1] == 40
-    sizes.clear()
     again = refit_kernels(first, given, np.arange(len(SMILES)))
-    assert len(sizes) == 1
     weights = (regression_of(each).column_weights for each in (again, first))
     assert torch.equal(*weights)
-    monkeypatch.setattr(kernels, "_MAX_WEIGHING", 2 * 20.5**3)
-    sizes.clear()
-    fitted(model, given, TEMPERATURE_AND_SOLVENT)
-    assert sizes[0] == 20
