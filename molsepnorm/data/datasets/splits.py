@@ -227,7 +227,6 @@ def strata_of(
 
 def _about_new(splits: _Splits, rows: int, config: DataConfig) -> str:
     """Return a line about a split in which test rows are new in each of several columns."""
-    left = rows - sum(map(len, splits.values()))
     sizes = ", ".join(f"{len(part)} {name}" for name, part in splits.items())
     those = f"that are new in one of {', '.join(config.kept_together)}, but not in all"
     needed = {**MIN_SIZES, "test": int(config.draws_test)}
@@ -236,7 +235,7 @@ def _about_new(splits: _Splits, rows: int, config: DataConfig) -> str:
             f"a split that leaves out rows {those} has {sizes}: the shares hold for each column, "
             "so use larger ones, such as --split 0.6,0.2,0.2, or one column (--split-by)"
         )
-    return f"Left out: {counted(left, 'row')} {those}."
+    return f"Left out: {counted(rows - sum(map(len, splits.values())), 'row')} {those}."
 
 
 def _about_times(parts: _Splits, times: np.ndarray, table: Columns) -> str:

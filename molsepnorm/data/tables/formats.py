@@ -164,7 +164,7 @@ def pieces_of(
 @contextmanager
 def as_file(path: Path) -> Iterator[Path]:
     """Yield `path` itself, or a temporary copy of what is no file, such as a pipe."""
-    if not is_stream(path):
+    if path.is_file() or path.is_dir() or not path.exists():
         yield path
         return
     with ExitStack() as stack:
@@ -178,14 +178,9 @@ def as_file(path: Path) -> Iterator[Path]:
         yield copy
 
 
-def is_stream(path: Path) -> bool:
-    """Return whether this is a pipe or a device; a missing path is none."""
-    return path.exists() and not (path.is_file() or path.is_dir())
-
-
 def require_file(path: Path) -> None:
     """Refuse a pipe as labelled data, which a run reads again when it is resumed."""
-    if is_stream(path):
+    if path.exists() and not (path.is_file() or path.is_dir()):
         raise ConfigError(
             f"{path} is a pipe, and labelled data are read more than once: write them to a file, "
             "which may be compressed, such as my.csv.gz"
