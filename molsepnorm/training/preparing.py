@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import Any
 
 import numpy as np
 import torch
 
 from molsepnorm.data.datasets import Dataset
-from molsepnorm.data.datasets.duplicates import shared_molecules
 from molsepnorm.model import SUPERVISED, ExtraArrays, PropertyModel
 from molsepnorm.nn.graphormer import Graphormer
 from molsepnorm.nn.molecule_features import MoleculeFeatures
@@ -119,6 +121,16 @@ def prepare(
         )
     dataset = replace(dataset, warnings=tuple(warnings))
     return Prepared(dataset, model, loaded, new_targets, read, extra, probe, leaked)
+
+
+def shared_molecules(dataset: Dataset, further: Sequence[str] = ()) -> int | None:
+    """Count the molecules, with the cells of the `further` columns, that are in more than one
+    split; None if there are no SMILES."""
+    if dataset.smiles is None:
+        return None
+    rows = [*zip(dataset.molecule_ids, *(dataset.columns[name] for name in further), strict=True)]
+    parts = ({rows[graph] for graph in part} for part in dataset.splits.values())
+    return sum(count > 1 for count in Counter(chain.from_iterable(parts)).values())
 
 
 def _new_model(

@@ -258,6 +258,17 @@ def test_rows_that_a_named_split_keeps_together_are_left_out_together(pairs, tmp
     assert len(np.unique(dataset.together)) == {"solute": 30, "solvent": 8, "row": 90}[kept]
 
 
+def test_rows_may_be_drawn_one_by_one(pairs, tmp_path):
+    """Rows of the same molecules stay together, whatever the spelling."""
+    path = tmp_path / "twice.csv"
+    path.write_text(pairs.read_text() + "OCC,CO,1\nCCO,OC,2\n")
+    _, dataset = read(path, **{"data.split_by": "none", "data.split": (0.5, 0.25, 0.25)})
+    rows = [dataset.splits[name] for name in ("train", "test")]
+    for numbers, shared in ((dataset.together, False), (dataset.molecule_ids, True)):
+        assert bool(np.intersect1d(*(numbers[part] for part in rows)).size) is shared
+    assert dataset.together[-1] == dataset.together[-2]
+
+
 def test_test_rows_may_be_new_in_both_columns(pairs):
     by = {"data.split_by": "solute,solvent", "data.split": (0.4, 0.3, 0.3)}
     _, dataset = read(pairs, **by)

@@ -14,7 +14,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 import pandas as pd
 
-from molsepnorm.data.datasets.config import DataConfig
+from molsepnorm.data.datasets.config import NONE, DataConfig
 from molsepnorm.data.tables.columns import names_in_file, require_column, with_points
 from molsepnorm.data.tables.formats import locate
 from molsepnorm.errors import ConfigError, DataError, listed
@@ -41,7 +41,6 @@ _MIN_LIMITED, _MAX_BEYOND = 0.1, 0.01
 _FAR = 10  # ranges of the other numbers
 _SENTINELS = {1 - 10.0**digits for digits in range(2, 7)}
 """-99, -999, …: numbers that stand for missing values even if they occur once."""
-_NONE = "none"  # instead of the name of a column
 _RELATIONS = {"": "", "=": "", "==": "", "~": "", ">": ">", ">>": ">", "<": "<", "<<": "<"}
 _RELATIONS |= {">=": ">=", "≥": ">=", "<=": "<=", "≤": "<="}
 """Relations, without quotation marks, and the sign that a number gets."""
@@ -95,14 +94,14 @@ def require_declared(
             raise DataError(
                 f"{source}: the column '{name}' holds relations such as '{max(plain)}'. If they "
                 f"belong to '{target}', its numbers are bounds: --relation-column '{name}'. "
-                f"Otherwise: --relation-column {_NONE}"
+                f"Otherwise: --relation-column {NONE}"
             )
         units = plain - {""}
         if unit is None and len(units) > 1 and units <= UNITS:
             raise DataError(
                 f"{source}: the column '{name}' holds the units {listed(sorted(units))}. If they "
                 f"belong to '{target}', its numbers are converted to nM: --unit-column '{name}'. "
-                f"Otherwise: --unit-column {_NONE}"
+                f"Otherwise: --unit-column {NONE}"
             )
 
 
@@ -274,13 +273,13 @@ class Columns:
         if targets is None and exports:
             targets = tuple(exports)[:1]
         target = targets[0] if targets is not None and len(targets) == 1 else ""
-        if not target and {*declared} - {None, _NONE}:
+        if not target and {*declared} - {None, NONE}:
             raise ConfigError(
                 "data.relation_column and data.unit_column need one target: name it (--targets)"
             )
         of_export = exports.get(target, Qualifiers())
         chosen = (name or known for name, known in zip(declared, of_export, strict=True))
-        qualifiers = Qualifiers(*(None if name == _NONE else name for name in chosen))
+        qualifiers = Qualifiers(*(None if name == NONE else name for name in chosen))
         table = Columns(frame, config, targets, qualifiers)
         for role, needed in config.columns_by_role.items():
             for name in needed if role not in ("targets", "targets_except") else ():

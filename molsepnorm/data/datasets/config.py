@@ -29,6 +29,7 @@ from molsepnorm.tasks.transforms import NO_TRANSFORM, transform_of
 MAX_SEED = 2**63 - 1
 """The largest seed that every random generator accepts."""
 
+NONE = "none"  # instead of the name of a column
 _OF_PREDICTIONS = ("error", "similarity", "in_domain", "nearest_smiles")
 """Columns that `predict` adds to a table."""
 _NOT_RANDOM = ("scaffold-ogb", "time")  # types of splits
@@ -329,7 +330,8 @@ class DataConfig(BaseModel):
     split_by: Annotated[str | None, "--split-by", "Split"] = None
     """Column whose rows with equal cells stay in one split, such as a solvent. With several, such
     as solute,solvent, a row is tested if it is new in all of them; the shares hold for each column,
-    and rows that are new in some only are left out."""
+    and rows that are new in some only are left out. none draws rows: only those that agree in all
+    molecules and feature columns stay together."""
     splits_column: Annotated[str | None, "--splits-column", "Split"] = None
     """Column that assigns each row to train, val (or valid) or test.
 
@@ -404,7 +406,7 @@ class DataConfig(BaseModel):
     @property
     def kept_together(self) -> list[str]:
         """The columns of `split_by`."""
-        return [] if self.split_by is None else column_names(self.split_by)
+        return [] if self.split_by in (None, NONE) else column_names(str(self.split_by))
 
     @property
     def columns_by_role(self) -> dict[str, list[str]]:
@@ -415,7 +417,7 @@ class DataConfig(BaseModel):
             "targets": self.targets or [],
             "targets_except": self.targets_except,
             "smiles_column": [] if self.in_memory else [self.smiles_column],
-            **{role: [name] for role in one if (name := getattr(self, role)) not in (None, "none")},
+            **{role: [name] for role in one if (name := getattr(self, role)) not in (None, NONE)},
             "error_column": [*self.errors.values()],
             "split_by": self.kept_together,
             "feature_columns": list(self.features),

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from itertools import chain
 
 import numpy as np
 import pandas as pd
@@ -103,16 +101,6 @@ def merged(
         repeats=repeats,
         warnings=(*dataset.warnings, *lines),
     )
-
-
-def shared_molecules(dataset: Dataset, further: Sequence[str] = ()) -> int | None:
-    """Count the molecules, with the cells of the `further` columns, that are in more than one
-    split; None if there are no SMILES."""
-    if dataset.smiles is None:
-        return None
-    rows = [*zip(dataset.molecule_ids, *(dataset.columns[name] for name in further), strict=True)]
-    parts = ({rows[graph] for graph in part} for part in dataset.splits.values())
-    return sum(count > 1 for count in Counter(chain.from_iterable(parts)).values())
 
 
 def molecule_numbers(dataset: Dataset) -> np.ndarray:  # (G,)

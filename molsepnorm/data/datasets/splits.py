@@ -15,7 +15,7 @@ import pandas as pd
 from pydantic import StrictInt, TypeAdapter, ValidationError
 
 from molsepnorm.data.datasets.columns import Columns
-from molsepnorm.data.datasets.config import DataConfig
+from molsepnorm.data.datasets.config import NONE, DataConfig
 from molsepnorm.data.datasets.dataset import SPLITS, Dataset
 from molsepnorm.data.datasets.duplicates import merged
 from molsepnorm.data.datasets.splitters import MIN_SIZES, draw_splits, draw_validation, read_times
@@ -73,11 +73,14 @@ def with_splits(
         dataset = merged(dataset, groups, where)
     elif config.split is not None and config.draws_molecules:
         numbers = dataset.molecule_ids
-    others = [name for name in config.kept_together if name != config.smiles_column]
-    drawn_by = [pd.factorize(table.keys(name))[0][dataset.store.rows] for name in others]
-    if len(others) < len(config.kept_together) or not others:
-        drawn_by.append(numbers)
-    elif len(others) == 1:
+    cells = {config.smiles_column: numbers}
+    names = config.features if config.split_by == NONE else config.kept_together
+    for name in {*names} - {config.smiles_column}:
+        cells[name] = pd.factorize(table.keys(name))[0][dataset.store.rows]
+    drawn_by = [cells[name] for name in config.kept_together] or [numbers]
+    if config.split_by == NONE:
+        drawn_by = [np.unique(np.stack([*cells.values()]), axis=1, return_inverse=True)[1].ravel()]
+    if config.split_by not in (None, config.smiles_column) and len(drawn_by) == 1:
         dataset, (numbers,) = replace(dataset, groups=drawn_by[0]), drawn_by
     molecules, has_label = dataset.molecules, dataset.has_label
     if not has_label[molecules].any():
@@ -307,7 +310,7 @@ def split_name(config: DataConfig) -> str | None:
         return f"split of the column {config.splits_column}"
     if config.splits_file is not None:
         return "split of a file"
-    if config.split_by is not None:
+    if config.split_by not in (None, NONE):
         return f"split by {config.split_by}"
     kinds = {"scaffold-ogb": "scaffold split", "time": "split by time", "butina": "cluster split"}
     return kinds.get(config.split_type, f"{config.split_type} split")

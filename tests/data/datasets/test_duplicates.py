@@ -8,12 +8,13 @@ import numpy as np
 import pytest
 
 from molsepnorm.data.datasets import DataConfig, load
-from molsepnorm.data.datasets.duplicates import molecule_numbers, shared_molecules
+from molsepnorm.data.datasets.duplicates import molecule_numbers
 from molsepnorm.data.datasets.memory import label_table, memory_dataset
 from molsepnorm.errors import ConfigError, DataError
 from molsepnorm.molecules.encodings import EncodingSpec
 from molsepnorm.molecules.featurize import get
 from molsepnorm.molecules.featurize.smiles import canonical_smiles
+from molsepnorm.training.preparing import shared_molecules
 from support import spelling
 
 ZINC = EncodingSpec(bond_sizes=(3,), max_path_length=3)
