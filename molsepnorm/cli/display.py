@@ -179,7 +179,7 @@ class TrainingDisplay(_Display):
     def on_step(self, epoch: int, done: int, of: int, loss: float, rate: float) -> None:
         position = epoch + done / of
         if position < self._position:
-            self._start, self._fit = None, "Second fit, epoch"
+            self._start, self._fit = None, "Further fit, epoch"
         self._position = position
         if self._start is None:
             self._start = (time.perf_counter(), position)

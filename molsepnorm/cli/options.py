@@ -123,7 +123,7 @@ _TYPES = {"integer": click.INT, "number": click.FLOAT, "path": FILE}
 
 
 def _parameter(setting: dict[str, Any]) -> str:
-    return setting["options"][0].lstrip("-").replace("-", "_")
+    return setting["options"][0].partition("/")[0].lstrip("-").replace("-", "_")
 
 
 def setting_options(
@@ -149,7 +149,9 @@ def setting_options(
             if (names and not either & {*names}) or either & {*without}:
                 continue
             choice = click.Choice(setting["choices"]) if setting["choices"] else None
-            flag: dict[str, Any] = {"is_flag": True, "flag_value": not setting["default"]}
+            flag: dict[str, Any] = {"is_flag": True}
+            if setting["default"] is not None:
+                flag["flag_value"] = not setting["default"]
             function = option(
                 _parameter(setting),
                 *setting["options"],

@@ -87,13 +87,14 @@ class DenseModel(nn.Module):
             )
         forms: dict[type, type[nn.Module]]
         forms = {NetworkPart: _DenseNetwork, KernelPart: _DenseNetwork, Forest: DenseForest}
-        used = [pair for pair in zip(model.parts, model.weights, strict=True) if pair[1]]
-        for part, _ in used:
+        used = [part for part, w in zip(model.parts, model.weights, strict=True) if w.any()]
+        for part in used:
             if type(part) not in forms:
                 raise ConfigError(f"a model with the part '{part.kind}' cannot be exported")
-        self.parts = nn.ModuleList(forms[type(part)](part) for part, _ in used)
-        self.weights = [weight for _, weight in used]
-        self.reads = [part.reads.widths for part, _ in used]
+        self.parts = nn.ModuleList(forms[type(part)](part) for part in used)
+        weights = model.task.by_output(model.weights[model.weights.any(axis=1)])
+        self.mean = _Mean(torch.from_numpy(weights))
+        self.reads = [part.reads.widths for part in used]
         self.widths = model.encoding.molecule_features, *model.inputs.widths
         self.task = model.task
 
@@ -111,11 +112,11 @@ class DenseModel(nn.Module):
         graphs = atoms, degrees, mask, distances, paths, neighbours
         features = mask[:, :0].float() if features is None else features
         own, *extra = features.split(self.widths, dim=1)
-        shares = []
-        for part, weight, widths in zip(self.parts, self.weights, self.reads, strict=True):
+        found = []
+        for part, widths in zip(self.parts, self.reads, strict=True):
             read = [array[:, :width] for array, width in zip(extra, widths, strict=True)]
-            shares.append(weight * part(self.task, graphs, own, read))
-        mean = torch.stack(shares).sum(dim=0)  # (B, O)
+            found.append(part(self.task, graphs, own, read))
+        mean = self.mean(torch.stack(found))  # (B, O)
         columns = []
         for target, its in zip(self.task.targets, self.task.columns(), strict=True):
             values, transform = mean[:, its], target.transformation
@@ -256,6 +257,19 @@ class _DenseNetwork(nn.Module):
         if self.regression is None:
             return task.predictions(self.network(*graphs, torch.cat([own, *extra], dim=1)))
         return task.predictions(self.regression(self.network.embed(*graphs, own), *extra))
+
+
+class _Mean(KeepsFloat32):
+    """The mean over the parts, with weights (P, O)."""
+
+    weights: Tensor
+
+    def __init__(self, weights: Tensor) -> None:
+        super().__init__()
+        self.register_buffer("weights", weights)
+
+    def forward(self, values: Tensor) -> Tensor:  # (P, B, O) -> (B, O)
+        return (self.weights[:, None] * values).sum(dim=0)
 
 
 class DenseForest(KeepsFloat32):

@@ -17,6 +17,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 from safetensors import SafetensorError
 from safetensors.torch import load, save
 from torch import Tensor
@@ -46,7 +47,7 @@ README = "README.md"
 _MOLECULES = "molecules."  # of the names of their tensors
 _OWN_FILES = {CONFIG, WEIGHTS, TRAINING_FILE, README}
 
-SCHEMA = 3
+SCHEMA = 4
 """Version of the format, which increases when the meaning of an entry changes."""
 
 SUPERVISED = "supervised"
@@ -57,7 +58,8 @@ SUPERVISED = "supervised"
 class PartDescription:
     __pydantic_config__ = {"extra": "forbid"}  # noqa: RUF012
     kind: str
-    weight: float
+    weights: list[float]
+    """Weight of the part in the prediction of each target."""
     reads: ExtraInputs
     settings: dict[str, Any]
     """See `Part.state`."""
@@ -235,7 +237,7 @@ def packed(model: PropertyModel) -> tuple[dict[str, Any], dict[str, bytes]]:
     if model.structures:
         files[TRAINING_FILE] = model.training_molecules().to_bytes()
     parts = [
-        PartDescription(part.kind, weight, part.reads, settings)
+        PartDescription(part.kind, weight.tolist(), part.reads, settings)
         for (part, weight), (settings, _) in zip(every, states, strict=True)
     ]
     auxiliary = zip(model.auxiliary, parts[len(model.parts) :], strict=True)
@@ -275,7 +277,7 @@ def read_folder(folder: Path | str) -> PropertyModel:
                 PropertyModel((part,), task=each.task, **same)
                 for each, part in zip(auxiliary, others, strict=True)
             ),
-            weights=tuple(each.weight for each in described.parts),
+            weights=np.array([each.weights for each in described.parts]),
             molecules=_restored_molecules(described, weights, folder),
             **{name: getattr(described, name) for name in _OF_MODEL},
             structures=training_files(folder / TRAINING_FILE, about),

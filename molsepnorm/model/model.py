@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
@@ -41,12 +40,12 @@ from molsepnorm.tasks.domain import Domain
 from molsepnorm.tasks.transforms import NO_TRANSFORM
 
 
-@dataclass
+@dataclass(eq=False)
 class PropertyModel:
     """Learners, the featuriser of their molecules, and the task of their predictions.
 
-    The prediction is the weighted mean over the parts. Embeddings, analyses and fine-tuning use
-    `network` alone.
+    The prediction is the weighted mean over the parts, with weights for each target. Embeddings,
+    analyses and fine-tuning use `network` alone.
 
     >>> import tempfile
     >>> from molsepnorm.nn import Graphormer, GraphormerConfig
@@ -69,8 +68,9 @@ class PropertyModel:
     excludes: dict[str, str] = field(default_factory=dict)
     """Data sets that the model must not be evaluated on, by name, each with the reason, from its
     card and those of the models that it was fine-tuned from."""
-    weights: tuple[float, ...] = (1.0,)
-    """Weight of each part in the prediction; they sum to 1."""
+    weights: np.ndarray = field(default_factory=lambda: np.ones(1))
+    """float64 (P, T): weight of each part in the prediction of each target; those of a target sum
+    to 1. Weights (P,) are those of every target."""
     standardize: Level = "none"
     """See `molsepnorm.molecules.featurize.standardize.standard_smiles`."""
     calibration: tuple[Calibration, ...] = ()
@@ -89,13 +89,16 @@ class PropertyModel:
     """The inputs beside graphs that the parts and the auxiliary models read."""
 
     def __post_init__(self) -> None:
-        finite = all(math.isfinite(weight) and weight >= 0 for weight in self.weights)
-        count = len(self.parts)
-        if len(self.weights) != count or not finite or abs(sum(self.weights) - 1) > 1e-6:
+        weights, count = np.asarray(self.weights, dtype=float), len(self.parts)
+        if weights.ndim == 1:
+            weights = np.repeat(weights[:, None], len(self.task.targets), axis=1)
+        is_mean = (weights >= 0).all() and np.allclose(weights.sum(axis=0), 1, rtol=0, atol=1e-6)
+        if weights.shape != (count, len(self.task.targets)) or not is_mean:
             raise ConfigError(
-                f"the mean over {counted(count, 'part')} needs as many weights, which sum to 1; "
-                f"got {self.weights!r:.80}"
+                f"the mean over {counted(count, 'part')} needs as many weights, which sum to 1 for "
+                f"each target; got {self.weights!r:.80}"
             )
+        self.weights = weights
         reads = ExtraInputs.joined([part.reads for part in self.parts])
         structures = [
             replace(each.inputs, columns=reads.columns, predicted=reads.predicted)
@@ -164,10 +167,9 @@ class PropertyModel:
                 part.to(device)
         return self
 
-    def share(self, kind: type[Part]) -> float:
-        """Return the weight of all parts of a class together."""
-        pairs = zip(self.parts, self.weights, strict=True)
-        return sum(weight for part, weight in pairs if isinstance(part, kind))
+    def share(self, kind: type[Part]) -> np.ndarray:  # (T,)
+        """Return the weight of all parts of a class together, for each target."""
+        return self.weights[[isinstance(part, kind) for part in self.parts]].sum(axis=0)
 
     def with_network(self, network: Graphormer) -> PropertyModel:
         """Return the model with another network of the same architecture in its `network_part`."""
@@ -175,9 +177,11 @@ class PropertyModel:
         parts = [replace(old, network=network) if part is old else part for part in self.parts]
         return self.with_parts(parts, self.weights)
 
-    def with_parts(self, parts: Sequence[Part], weights: Sequence[float]) -> PropertyModel:
+    def with_parts(
+        self, parts: Sequence[Part], weights: Sequence[float] | np.ndarray
+    ) -> PropertyModel:
         """Return the model with other parts, without intervals, which belong to the old parts."""
-        return replace(self, parts=tuple(parts), weights=tuple(weights), calibration=())
+        return replace(self, parts=tuple(parts), weights=np.asarray(weights), calibration=())
 
     @property
     def encoding(self) -> EncodingSpec:
@@ -229,23 +233,25 @@ class PropertyModel:
 
     def predict(self, inputs: Inputs, rows: np.ndarray, precision: Precision = "fp32") -> Predicted:
         """Return predictions for the molecules `rows`, int (n,), on the learned scale. The inputs
-        are `completed`. Parts of weight 0 are not evaluated."""
-        used = [pair for pair in zip(self.parts, self.weights, strict=True) if pair[1]]
-        found = [
-            (part.predict(inputs, rows, self.task, precision), weight, weight * part.in_spread)
-            for part, weight in used
-        ]
+        are `completed`. Parts whose weights are all 0 are not evaluated."""
+        used = [pair for pair in zip(self.parts, self.weights, strict=True) if pair[1].any()]
+        found = [part.predict(inputs, rows, self.task, precision) for part, _ in used]
+        weights = np.stack([weight for _, weight in used])
         spread = distance = None
         if self.has_spread:
-            total = sum(share for *_, share in found) or 1.0
-            center = sum(each.values * (share / total) for each, _, share in found)
-            squares = ((each.values - center) ** 2 * (share / total) for each, _, share in found)
-            spread = np.sqrt(sum(squares))
-        distances = [(each.distance, w) for each, w, _ in found if each.distance is not None]
+            shares = weights * np.array([[part.in_spread] for part, _ in used])
+            total = np.asarray(sum(shares))
+            shares = self.task.by_output(shares / np.where(total > 0, total, 1.0))
+            center = sum(each.values * share for each, share in zip(found, shares, strict=True))
+            pairs = zip(found, shares, strict=True)
+            spread = np.sqrt(sum((each.values - center) ** 2 * share for each, share in pairs))
+        means = zip(found, weights.mean(axis=1), strict=True)
+        distances = [(each.distance, w) for each, w in means if each.distance is not None]
         if distances:
-            far, weights = zip(*distances, strict=True)
-            distance = np.average(far, axis=0, weights=weights)
-        values = np.sum([each.values * weight for each, weight, _ in found], axis=0)
+            far, of_far = zip(*distances, strict=True)
+            distance = np.average(far, axis=0, weights=of_far)
+        pairs = zip(found, self.task.by_output(weights), strict=True)
+        values = np.sum([each.values * weight for each, weight in pairs], axis=0)
         return Predicted(values, spread, distance)
 
     def leak(self, dataset: str | None, allow: bool) -> str | None:
@@ -294,7 +300,7 @@ def join(models: Sequence[PropertyModel], weights: Sequence[float] | None = None
     >>> network = Graphormer(GraphormerConfig(layers=1))
     >>> both = join([PropertyModel.of(network, "zinc", task)] * 2)
     >>> len(both.parts), both.weights
-    (1, (1.0,))
+    (1, array([[1.]]))
 
     Args:
         models: one or more models with the same targets, featuriser and inputs.
@@ -319,7 +325,7 @@ def join(models: Sequence[PropertyModel], weights: Sequence[float] | None = None
                 "the vectors of further molecules differ, since they were fitted to other training "
                 "rows, so predict with each model by itself"
             )
-    parts, shares = list[Part](), list[float]()
+    parts, shares = list[Part](), list[np.ndarray]()
     for model, of_model in zip(models, weights, strict=True):
         for part, weight in zip(model.parts, model.weights, strict=True):
             copied = deepcopy(part)
@@ -328,7 +334,7 @@ def join(models: Sequence[PropertyModel], weights: Sequence[float] | None = None
             share = weight * of_model / sum(weights)
             same = (place for place, other in enumerate(parts) if _are_equal(copied, other))
             if (place := next(same, None)) is not None:
-                shares[place] += share
+                shares[place] = shares[place] + share
             else:
                 parts.append(copied)
                 shares.append(share)
@@ -337,7 +343,7 @@ def join(models: Sequence[PropertyModel], weights: Sequence[float] | None = None
     return replace(
         first,
         parts=tuple(parts),
-        weights=tuple(share / sum(shares) for share in shares),
+        weights=np.stack(shares) / sum(shares),
         excludes={name: reason for model in models for name, reason in model.excludes.items()},
         calibration=(),
         domain=Domain.mean(domains) if len(domains) == len(models) else None,

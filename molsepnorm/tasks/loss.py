@@ -60,7 +60,18 @@ class Loss:
         weights: Tensor | None = None,
         bounds: Tensor | None = None,
     ) -> tuple[Tensor, Tensor]:
-        """Return the weighted sum of the losses of all labels present, and the sum of the weights.
+        """Return the sums of what `of_labels` returns."""
+        losses, weight = self.of_labels(outputs, labels, weights, bounds)
+        return losses.sum(), weight.sum()
+
+    def of_labels(
+        self,
+        outputs: Tensor,
+        labels: Tensor,
+        weights: Tensor | None = None,
+        bounds: Tensor | None = None,
+    ) -> tuple[Tensor, Tensor]:
+        """Return the weighted loss of each label, 0 where it is missing, and its weight, (B, T).
 
         Args:
             outputs: (B, O), outputs of the network.
@@ -78,7 +89,7 @@ class Loss:
         for i, class_weights in self._class_weights:
             weight[:, i] *= class_weights[labels[:, i].long()]
         losses = torch.where(present, self._losses(outputs, labels, bounds), 0.0)
-        return (losses * weight).sum(), weight.sum()
+        return losses * weight, weight
 
     def _losses(self, outputs: Tensor, labels: Tensor, bounds: Tensor | None) -> Tensor:  # (B, T)
         logits, single = outputs[:, self._outputs], labels[:, self._single]

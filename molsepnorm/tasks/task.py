@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import accumulate
 from typing import Literal
 
@@ -116,9 +116,23 @@ class Task:
         ends = accumulate(target.width for target in self.targets)
         return [slice(end - t.width, end) for end, t in zip(ends, self.targets, strict=True)]
 
+    def by_output(self, values: np.ndarray) -> np.ndarray:  # (…, T) -> float32 (…, O)
+        """Return values of targets for each of their outputs."""
+        widths = [target.width for target in self.targets]
+        return np.repeat(values, widths, axis=-1).astype(np.float32)
+
     @property
     def chosen_by(self) -> Metric:
         return METRICS[self.metric]
+
+    def choosing_by(self, labels: np.ndarray) -> Task:  # (n, T)
+        """Return the task with the loss as its metric if its metric is undefined for the labels,
+        such as those of one class."""
+        anything = np.random.default_rng(0).random((len(labels), self.outputs))
+        name = self.metric
+        if name == "loss" or not np.isnan(self.scores(anything, labels, [name])[name]):
+            return self
+        return replace(self, metric="loss")
 
     @property
     def headlines(self) -> tuple[str, ...]:

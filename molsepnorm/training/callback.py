@@ -81,7 +81,7 @@ class Callback:
         """Called after every step; return True to stop the run.
 
         Args:
-            epoch: epochs finished, counted from 0 again in the second fit.
+            epoch: epochs finished, counted from 0 again in each further fit of a network.
             done, of: steps taken in this epoch, and all its steps.
             loss: on a CPU, the mean loss of the step. On a GPU, the mean loss up to the last
                 validation, and NaN before the first one.

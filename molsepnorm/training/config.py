@@ -239,6 +239,12 @@ class RunConfig(_Section):
     ensemble: Annotated[int, "--ensemble", "Ensemble"] = Field(1, ge=1, le=1000)
     """Number of models that are trained, with different seeds, and averaged. Their runs are in the
     folder `members`."""
+    own_networks: Annotated[bool | None, "--own-networks/--no-own-networks"] = None
+    """In a table with several targets, train a further network for each one with 200 training
+    labels or more, on these labels alone. By default on for 2 to 8 such targets, and off with
+    --budget. Each takes as long as the common network would with as many molecules.
+
+    The validation molecules choose its share in the mean with the common network."""
     training_structures: Annotated[bool, "--no-training-structures"] = True
     """By default the model folder holds the SMILES, fingerprints and labels of the training
     molecules, which `predict --domain` needs; --no-training-structures leaves this file out.

@@ -7,6 +7,7 @@ like any other.
 from __future__ import annotations
 
 import time
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
@@ -21,12 +22,14 @@ from molsepnorm.devices import on_device, restored_threads
 from molsepnorm.errors import ConfigError, counted
 from molsepnorm.files.lock import locked
 from molsepnorm.model import SUPERVISED, PropertyModel, join
+from molsepnorm.model.parts import NetworkPart
 from molsepnorm.tasks import json_scores
 from molsepnorm.training.auxiliary import Auxiliary
 from molsepnorm.training.callback import Callback, Callbacks, TrainingResult
 from molsepnorm.training.completing import baseline
 from molsepnorm.training.completing.baseline import with_network_share
 from molsepnorm.training.completing.complete import Completed, complete
+from molsepnorm.training.completing.own_networks import fits_of, with_own_networks
 from molsepnorm.training.config import TrainConfig, seconds_of
 from molsepnorm.training.distributed import DistributedContext, device_of_rank
 from molsepnorm.training.inputs import training_dataset, with_inputs
@@ -38,7 +41,7 @@ from molsepnorm.training.preparing import prepare
 from molsepnorm.training.recipes import load_config, load_dataset
 from molsepnorm.training.report import try_report
 from molsepnorm.training.results.card import model_card
-from molsepnorm.training.results.metrics import Metrics
+from molsepnorm.training.results.metrics import Metrics, OwnNetwork
 from molsepnorm.training.run_folder.checkpoint import read_progress
 from molsepnorm.training.run_folder.folder import RunFolder
 from molsepnorm.training.scoring import Predictions, about_split
@@ -240,10 +243,13 @@ def _complete(trainer: Trainer) -> Metrics | None:
     assert trainer.best is not None
     if trainer.folder is not None and (done := trainer.folder.finished_metrics()) is not None:
         return done
-    chosen = with_network_share(trainer.best.to(trainer.device), examples)
+    chosen, own = trainer.best.to(trainer.device), dict[str, OwnNetwork]()
     if config.objective.name == SUPERVISED:
-        fit = (config.run.seed, progress.best_epoch or 0)
-        fits = [] if chosen.network_part is None else [fit]
+        added = with_own_networks(config, chosen, loaded, examples, callback)
+        if added is None:
+            return None
+        chosen, own = with_network_share(added.model, examples), added.about
+        fits = fits_of(chosen, config.run.seed, progress.best_epoch, own)
         completed = complete(config, chosen, loaded, examples, fits, callback)
         if completed is None:
             return None
@@ -267,7 +273,8 @@ def _complete(trainer: Trainer) -> Metrics | None:
         seconds=round(progress.seconds, 1),
         molecules_in_several_splits=trainer.prepared.leaked,
         molecules_trained_on_before=0 if loaded is None else loaded.trained_on,
-        network_share=chosen.weights[0] if len(chosen.parts) > 1 else None,
+        network_share=float(chosen.share(NetworkPart).mean()) if len(chosen.parts) > 1 else None,
+        own_networks=own,
     )
 
 
@@ -434,12 +441,20 @@ def _join(
     dataset, extra = with_inputs(dataset, joined.inputs, progress, molecules=molecules)
     device = device_of_rank(config.run.device, DistributedContext())
     examples = Examples.of(dataset, extra, joined, device)
-    fits = [(m.seed, m.best_epoch or 0) for model, m in members if model.network_part is not None]
+    fits = [
+        fit
+        for model, about in members
+        for fit in fits_of(model, about.seed, about.best_epoch, about.own_networks)
+    ]
     completed = complete(config, joined.to(device), loaded, examples, fits, callback)
     if completed is None:
         return None
     runs = [metrics for _, metrics in members]
     shares = [metrics.network_share or 0.0 for metrics in runs]
+    own = defaultdict[str, list[float]](list)
+    for metrics in runs:
+        for name, each in metrics.own_networks.items():
+            own[name].append(each.share)
     return _write(
         run,
         config,
@@ -452,6 +467,9 @@ def _join(
         molecules_in_several_splits=runs[0].molecules_in_several_splits,
         molecules_trained_on_before=runs[0].molecules_trained_on_before,
         network_share=sum(shares) / len(shares) if any(shares) else None,
+        own_networks={
+            name: OwnNetwork(share=sum(of_members) / len(runs)) for name, of_members in own.items()
+        },
         members=[
             metrics.model_dump(mode="json", include={"seed", "best_epoch", "val", "test"})
             for metrics in runs

@@ -23,11 +23,12 @@ _MAX_TRAIN, _MAX_TEST = 20_000, 500  # molecules whose similarities are computed
 
 
 class Predictions(NamedTuple):
-    """Predictions of a model and of the forest beside it, by split, as far as a run writes them."""
+    """Predictions of a model and of the models beside it, by split, as far as a run uses them."""
 
     graphs: Mapping[str, np.ndarray] = MappingProxyType({})  # int64 [n]
     values: Mapping[str, np.ndarray] = MappingProxyType({})  # float32 [n, O]
     forest: Mapping[str, np.ndarray] = MappingProxyType({})  # float32 [n, O]
+    without_own: Mapping[str, np.ndarray] = MappingProxyType({})  # of a model without own networks
 
 
 def predicted_splits(dataset: Dataset) -> dict[str, np.ndarray]:
@@ -78,6 +79,10 @@ def score(dataset: Dataset, task: Task, predictions: Predictions) -> dict[str, A
         paired = task.intervals(test, labels, molecules=molecules, minus=forest["test"])
         entries["baseline"] = ForestScores(**scores)
         entries["baseline_difference"] = gaps(entries["test"], scores["test"], paired)
+    if others := predictions.without_own:
+        entries["test_without_own"] = json_scores(task.scores(others["test"], labels))
+        paired = task.intervals(test, labels, molecules=molecules, minus=others["test"])
+        entries["own_difference"] = gaps(entries["test"], entries["test_without_own"], paired)
     return entries
 
 

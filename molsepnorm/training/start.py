@@ -76,7 +76,7 @@ def starting_model(config: TrainConfig, model: PropertyModel | None) -> Property
     # the network of a kernel regression has no outputs, so its head is not loaded
     part = start.network_part or NetworkPart(start.network)
     auxiliary = start.auxiliary if part.reads.predicted else ()
-    return replace(start, parts=(part,), weights=(1.0,), calibration=(), auxiliary=auxiliary)
+    return replace(start, parts=(part,), weights=np.ones(1), calibration=(), auxiliary=auxiliary)
 
 
 def open_start(config: FinetuneConfig) -> PropertyModel | None:

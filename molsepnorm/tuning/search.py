@@ -98,7 +98,7 @@ def tune(
             tried = recipe.changed(settings)
         except ConfigError:  # each value is valid, but not all of them together
             raise optuna.TrialPruned from None
-        tried = tried.model_copy(update={"run": tried.run.network_alone()})
+        tried = tried.model_copy(update={"run": tried.run.network_alone(own_networks=False)})
         end = time.monotonic() + seconds
         watch = _Watch(trial, metric.name, len(data))
         stops = [watch, Callbacks(callback), StopWhen(lambda: time.monotonic() > end)]

@@ -278,8 +278,10 @@ def blended_model(count: int = 2) -> PropertyModel:
         for seed, each in enumerate((labels, constant))
     ]
     kernel = kernel_part(replace(reads, pairs=2048))
-    weights = [0.2 * weight for weight in model.weights]
-    return model.with_parts((*model.parts, kernel, *forests), (*weights, 0.1, 0.4, 0.3))
+    others = np.repeat([[0.1], [0.4], [0.3]], len(labels.T), axis=1)
+    weights = np.vstack([0.2 * model.weights, others])
+    weights[-2:, 0] = 0.7, 0.0  # other weights for the first target
+    return model.with_parts((*model.parts, kernel, *forests), weights)
 
 
 def test_every_part_is_in_a_dense_model() -> None:

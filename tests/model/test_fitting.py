@@ -21,7 +21,7 @@ def test_weights_of_networks_must_sum_to_one(tmp_path, weights):
 
     def change(about):
         for part, weight in zip(about["parts"], weights, strict=False):
-            part["weight"] = weight
+            part["weights"] = [weight] * 2
 
     change_description(tmp_path / "config.json", change)
     with pytest.raises(ModelError, match="config.json"):

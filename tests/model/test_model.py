@@ -20,11 +20,13 @@ from molsepnorm.tasks import Task
 
 
 def test_the_prediction_of_several_networks_is_their_weighted_mean(tmp_path):
-    """This holds for values and probabilities; the spread is the weighted standard deviation."""
+    """This holds for values and probabilities; the spread is the weighted standard deviation. Each
+    target has its own weights."""
     model = joined_model()
+    model = model.with_parts(model.parts, [[0.5, 0.1], [0.3, 0.9], [0.2, 0.0]])
     alone = [Predictor(model.with_parts([each], [1.0])) for each in model.parts]
     values = np.array([[list(p.values.values()) for p in one.predict(SMILES)] for one in alone])
-    weights = np.array(model.weights)[:, None, None]
+    weights = model.weights[:, None]
     mean = (weights * values).sum(0)
     sd = np.sqrt((weights * (values - mean) ** 2).sum(0))
     found = Predictor(model).predict(SMILES)

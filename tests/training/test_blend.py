@@ -40,11 +40,11 @@ def test_a_blend_is_the_mean_with_the_smallest_validation_loss(with_columns, tmp
     monkeypatch.setattr(baseline, "_MOLECULES", 0)
     config = with_columns(LABELS, {**SETTINGS, "data.targets": ["y", "active"]})
     metrics = train(config, tmp_path / "run").metrics
-    share = metrics["blend"]["forest_share"]
-    assert 0 < share <= 1
+    shares = [metrics["shares"][name]["random forest"] for name in ("y", "active")]
+    assert metrics["blend"]["forest_share"] == np.mean(shares) and 0 < max(shares) <= 1
     model = PropertyModel.from_pretrained(tmp_path / "run")
     _, forest_part = model.parts
-    assert model.weights[1] == model.share(Forest) == share
+    assert model.weights[1].tolist() == model.share(Forest).tolist() == shares
     alone = PropertyModel.of(model.network, model.featurizer, model.task)
     table = load_config(config=tmp_path / "run" / "config.yaml").data
     losses = {}
@@ -53,7 +53,7 @@ def test_a_blend_is_the_mean_with_the_smallest_validation_loss(with_columns, tmp
         smiles = [dataset.smiles[row] for row in dataset.store.rows[dataset.splits[split]]]
         own = predicted(alone, smiles)
         forest = forest_part.values(forest_arrays(smiles))
-        both = (1 - share) * own + share * forest
+        both = (1 - np.array(shares)) * own + shares * forest
         np.testing.assert_allclose(predicted(model, smiles), both, rtol=1e-4, atol=1e-5)
         labels = torch.from_numpy(dataset.labels[dataset.splits[split]])
         found = metrics[split], metrics["blend"]["network"][split], metrics["baseline"][split]
@@ -63,9 +63,10 @@ def test_a_blend_is_the_mean_with_the_smallest_validation_loss(with_columns, tmp
         if split == "val":
             for step in range(21):
                 mixed = torch.from_numpy((1 - step / 20) * own + step / 20 * forest)
-                loss, _ = Loss(model.task)(model.task.outputs_of(mixed), labels)
-                losses[step / 20] = float(loss)
-    assert min(losses, key=losses.get) == share
+                loss, _ = Loss(model.task).of_labels(model.task.outputs_of(mixed), labels)
+                losses[step / 20] = loss.sum(dim=0).tolist()
+    for number, share in enumerate(shares):
+        assert min(losses, key=lambda step: losses[step][number]) == share
     row = rows_of(tmp_path / "run" / "predictions_test.csv")[0]
     assert float(row["y_pred"]) == pytest.approx(both[0, 0], rel=1e-4)
     assert float(row["y_forest"]) == pytest.approx(forest[0, 0], rel=1e-4)
@@ -86,7 +87,7 @@ def test_a_forest_that_does_not_help_is_left_out(with_columns, tmp_path, monkeyp
     result = train(
         with_columns(LABELS, {**SETTINGS, "data.targets": ["y"]}), tmp_path / "run", callback=seen
     )
-    assert "blend" not in result.metrics and not result.model.share(Forest)
+    assert "blend" not in result.metrics and not result.model.share(Forest).any()
     assert has_warning(seen, "not blended in, because it does not help on the validation split.")
 
 
@@ -119,7 +120,7 @@ def test_a_few_molecules_choose_a_share_near_one_half(right, counts):
         forest, own = (good, bad) if right == "forest" else (bad, good)
         ids = np.concatenate([np.arange(count * 3) // 3, rows[count * 3 :]])
         dataset, seen = of_rows(labels, None, ids), Recorder()
-        assert baseline.forest_share(task, own, forest, dataset, seen) == share
+        assert baseline.forest_shares(task, own, forest, dataset, seen) == share
         assert has_warning(seen, "it does not help on the validation split") == (share == 0)
 
 
@@ -132,7 +133,7 @@ def test_the_share_counts_molecules_by_their_weights(monkeypatch):
     for weights, share in ((None, 0.0), (np.float32([1, 1, 0]), 1.0)):
         rows = np.arange(3)
         dataset = of_rows(labels, weights, rows)
-        assert baseline.forest_share(task, own, forest, dataset, Callback()) == share
+        assert baseline.forest_shares(task, own, forest, dataset, Callback()) == share
 
 
 def test_a_part_that_is_worse_than_the_trivial_baseline_has_no_share():
@@ -141,12 +142,12 @@ def test_a_part_that_is_worse_than_the_trivial_baseline_has_no_share():
     dataset = of_rows(np.float32([[1.0]] * 4), None, rows)
     good, bad, worse = (np.full((4, 1), value, np.float32) for value in (0.9, 12.0, 300.0))
     for own, forest, share in ((good, bad, 0.0), (bad, good, 1.0), (worse, bad, 0.6)):
-        assert baseline.forest_share(task, own, forest, dataset, Recorder()) == share
+        assert baseline.forest_shares(task, own, forest, dataset, Recorder()) == share
     task = Task((Target("active", "binary"),), "roc_auc")
     dataset = of_rows(np.float32([[0], [0], [0], [1]]), None, rows)
     dataset.labels[-1] = 1
     own, forest = np.float32([[0.3], [0.3], [0.3], [0.6]]), np.float32([[0], [0], [0.5], [0]])
-    assert 0 < baseline.forest_share(task, own, forest, dataset, Recorder()) < 0.5
+    assert 0 < baseline.forest_shares(task, own, forest, dataset, Recorder()) < 0.5
 
 
 def test_a_run_without_test_split_is_blended(tmp_path):
@@ -169,7 +170,8 @@ def test_a_run_without_test_split_is_blended(tmp_path):
 
 @pytest.mark.parametrize("shares", [(0.3, 0.0, 0.8), (1.0, 1.0, 1.0), (0.5, 1.0, 0.25)])
 def test_joined_blends_predict_their_mean(shares):
-    """With other shares and numbers of forests, and beside a model without a forest."""
+    """With other shares and numbers of forests, other shares of the second target, and beside a
+    model without a forest."""
     smiles = ["CCO", "c1ccccc1O", "CC(=O)O", "CCCl"]
     task = Task((Target("y", "regression"), Target("active", "binary")), "mae")
     labels, extra = np.array([[1.0, 0], [2.5, 1], [0.2, 1], [3.1, 0]]), forest_arrays(smiles)
@@ -182,9 +184,10 @@ def test_joined_blends_predict_their_mean(shares):
         torch.manual_seed(number)
         config = GraphormerConfig(layers=1, width=16, ffn_width=16, heads=2, outputs=2)
         own = forests[: number + 1] if share else []
-        weights = [1 - share, *[share / len(own) for _ in own]]
+        of_each = [share / max(len(own), 1), (1 - share) / max(len(own), 1)]
+        weights = np.array([[1 - share, share or 1.0], *[of_each] * len(own)])
         parts = (NetworkPart(Graphormer(config).eval()), *own)
-        models.append(PropertyModel(parts, "zinc", task, weights=tuple(weights)))
+        models.append(PropertyModel(parts, "zinc", task, weights=weights))
     expected = np.average([predicted(model, smiles) for model in models], 0, [1, 2, 5])
     joined = join(models, [1, 2, 5])
     assert sum(isinstance(part, NetworkPart) for part in joined.parts) == 3

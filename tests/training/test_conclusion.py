@@ -55,7 +55,19 @@ FOREST = {"baseline": {"test": {"rmse": 0.65}}}
 UNCLEAR = {"constant_difference": {"rmse": entry(-0.1, -0.3, 0.1)}}
 GOOD = entry(0.3, 0.25, 0.35)
 NOISE = {"unexplained": 0.5, "inside": 0.604, "mae_beyond": 0.2, "best_mae": 0.1, "best_r2": 0.9}
+OWN = {
+    "headlines": ["rmse"],
+    "test": {"rmse": 0.6, "rmse/a": 0.6, "rmse/b": 0.55},
+    "test_without_own": {"rmse": 0.64, "rmse/a": 0.75, "rmse/b": 0.56},
+    "own_networks": {"a": {"share": 0.7}, "b": {"share": 0.4}},
+    "own_difference": {
+        "rmse/a": entry(-0.15, -0.2, -0.1),
+        "rmse/b": entry(-0.01, -0.1, 0.08),
+    },
+}
 CASES = {
+    "own networks": (metrics(**OWN), 2, "a is better with it (RMSE 0.600 against 0.750)."),
+    "own networks alike": (metrics(**OWN | {"own_difference": {}}), 2, "70 % of a, 40 % of b; no"),
     "errors of labels": (metrics(label_errors={"y": NOISE}), 2, "60 % of the predictions of y"),
     "good": (metrics(), 1, "0.600 against 2.00"),
     "no better": (metrics(**UNCLEAR), 2, "data check"),

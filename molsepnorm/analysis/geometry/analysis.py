@@ -193,7 +193,7 @@ def load_models(
             graphs = np.sort(rng.choice(graphs, max_molecules, replace=False))
         if dataset.targets and not model.task.targets:  # pre-trained without labels
             task = Task.fit(dataset.targets, dataset.labels, "loss", strict=False)
-            model = replace(model, task=task)
+            model = replace(model, task=task, weights=np.ones(1))
         labels = dataset.labels[graphs]
         if dataset.bounds is not None:
             labels = np.where(dataset.bounds[graphs], np.nan, labels)

@@ -14,6 +14,7 @@ from molsepnorm.data.datasets.dataset import Dataset
 from molsepnorm.devices import threads_of
 from molsepnorm.errors import ConfigError, InvalidMolecule
 from molsepnorm.model import SUPERVISED, PropertyModel
+from molsepnorm.model.parts import NetworkPart
 from molsepnorm.model.parts.forest import TREES, Forest
 from molsepnorm.molecules.featurize.descriptors import COUNTS, FAST_DESCRIPTORS
 from molsepnorm.tasks import ExtraInputs, Loss, Task
@@ -38,7 +39,7 @@ class Baseline(NamedTuple):
     forest: Forest
     predictions: Mapping[str, np.ndarray]
     seconds: float
-    share: float  # weight of the forest in the model; 0 if it is only compared with it
+    shares: np.ndarray  # (T,), weights of the forest in the model; 0 if it is only compared
     refit: bool
 
 
@@ -96,16 +97,19 @@ def fit_baseline(
     kinds = [False, *[True] * bool(model.inputs.columns)]
     forests = [fit(dataset.splits["train"], first, greedy) for greedy in kinds]
     found = [forest.values(extra.of(rows)) for forest in forests]
-    chosen = int(np.argmin([_error(model.task, values, dataset, rows) for values in found]))
+    errors = [_errors(model.task, values, dataset, rows).sum() for values in found]
+    chosen = int(np.argmin(errors))
     forest, predictions = forests[chosen], {"val": found[chosen]}
-    share = forest_share(model.task, val, predictions["val"], dataset, callback) if can_blend else 0
-    refit = twice and (share > 0 or is_refit)
+    shares = np.zeros(len(model.task.targets))
+    if can_blend:
+        shares = forest_shares(model.task, val, predictions["val"], dataset, callback)
+    refit = twice and bool(shares.any() or is_refit)
     if refit:
         forest = fit(refit_rows(dataset.splits), trees, kinds[chosen])
     for split, rows in graphs.items():
-        if share or split != "train":
+        if shares.any() or split != "train":
             predictions[split] = forest.values(extra.of(rows))
-    return Baseline(forest, predictions, time.perf_counter() - started, share, refit)
+    return Baseline(forest, predictions, time.perf_counter() - started, shares, refit)
 
 
 def forest_inputs(inputs: ExtraInputs) -> ExtraInputs:
@@ -140,79 +144,85 @@ def _num_labels(dataset: Dataset) -> int:
 
 _STEPS = 20  # between a share of 0 and of 1
 _MOLECULES = 20  # validation molecules that a forest's share of 1/2 is worth
-_MOLECULES_OF_NETWORK = 200
-"""Validation molecules that the network's share of 1/2 beside the kernel regression is worth: more,
-because the same molecules have chosen the epoch of the network."""
+MOLECULES_OF_NETWORK = 200
+"""The same for a network beside the kernel regression: more, because these molecules have chosen
+the epoch of the network."""
 
 
 def with_network_share(model: PropertyModel, examples: Examples) -> PropertyModel:
-    """Choose the share (`_share`) of a network in its mean with a kernel regression, 1/2 before."""
-    if len(model.parts) != 2:
+    """Choose the shares (`best_shares`) of the networks in their mean with kernel regressions."""
+    is_network = np.array([isinstance(part, NetworkPart) for part in model.parts])
+    if is_network.all() or not is_network.any():
         return model
     dataset = examples.dataset
     assert dataset is not None
-    network, kernel = (
-        part.predict(examples.inputs, dataset.splits["val"], model.task).values
-        for part in model.parts
-    )
-    share = _share(model.task, kernel, network, dataset, _MOLECULES_OF_NETWORK)
-    return model.with_parts(model.parts, (share, 1 - share))
+    val, halves = dataset.splits["val"], []
+    for used in (~is_network, is_network):
+        weights = np.where(used[:, None], model.weights, 0.0)
+        halves.append(model.with_parts(model.parts, weights / weights.sum(axis=0)))
+    kernel, network = (half.predict(examples.inputs, val).values for half in halves)
+    share = best_shares(model.task, kernel, network, dataset, MOLECULES_OF_NETWORK)
+    weights = (1 - share) * halves[0].weights + share * halves[1].weights
+    return model.with_parts(model.parts, weights)
 
 
-def forest_share(
+def forest_shares(
     task: Task, networks: np.ndarray, forest: np.ndarray, dataset: Dataset, callback: Callback
-) -> float:
-    """Return the share (`_share`) of the forest in the model, and warn if it is 0."""
-    share, why = 0.0, "no validation molecule has a label"
-    if _labelled(dataset):
-        share = _share(task, networks, forest, dataset, _MOLECULES)
+) -> np.ndarray:  # (T,)
+    """Return the shares (`best_shares`) of the forest in the model, and warn if all are 0."""
+    shares, why = np.zeros(len(task.targets)), "no validation molecule has a label"
+    if np.isfinite(dataset.labels[dataset.splits["val"]]).any():
+        shares = best_shares(task, networks, forest, dataset, _MOLECULES)
         why = "it does not help on the validation split"
-    if not share:
+    if not shares.any():
         callback.on_warning(f"The random forest is not blended in, because {why}.")
-    return share
+    return shares
 
 
-def _labelled(dataset: Dataset) -> int:
-    """Return the number of different validation molecules with a label."""
-    graphs = dataset.splits["val"]
-    counts = np.isfinite(dataset.labels[graphs]).any(axis=1)
-    return len(np.unique(dataset.molecule_ids[graphs[counts]]))
-
-
-def _share(task: Task, one: np.ndarray, other: np.ndarray, dataset: Dataset, prior: int) -> float:
-    """Return the share of `other` in its mean with `one`, both predictions [n, O].
+def best_shares(
+    task: Task, one: np.ndarray, other: np.ndarray, dataset: Dataset, prior: int
+) -> np.ndarray:  # (T,)
+    """Return the share of `other` in its mean with `one`, both predictions [n, O], for each target.
 
     It is a weighted mean of the share with the smallest validation loss, which counts as many
-    molecules as have a label, and 1/2, which counts `prior` molecules. If only one of the two has a
-    larger `_error` than the trivial baseline, the other one has all.
+    molecules as have a label, and that of all other targets together, which counts `prior`
+    molecules; without other targets, this is 1/2. If only one of the two has a larger error
+    (`_errors`) than the trivial baseline, the other one has all.
     """
     graphs = dataset.splits["val"]
     trivial = task.baseline_prediction(dataset.labels[dataset.splits["train"]])
-    limit = _error(task, np.tile(trivial, (len(graphs), 1)), dataset, graphs)
-    is_worse = [_error(task, each, dataset, graphs) > limit for each in (one, other)]
-    if is_worse[0] != is_worse[1]:
-        return float(is_worse[0])
+    compared = one, other, np.tile(trivial, (len(graphs), 1))
+    of_one, of_other, limits = (_errors(task, each, dataset, graphs) for each in compared)
+    is_worse = of_one > limits, of_other > limits
     labels, weights, bounds = (
         None if each is None else torch.from_numpy(each[graphs])
         for each in (dataset.labels, dataset.label_weights, dataset.bounds)
     )
     assert labels is not None
+    loss, losses = Loss(task), []
+    for share in (step / _STEPS for step in range(_STEPS + 1)):
+        mixed = torch.from_numpy((1 - share) * one + share * other)
+        of_labels, _ = loss.of_labels(task.outputs_of(mixed), labels, weights, bounds)
+        losses.append([float(column.sum()) for column in of_labels.T.contiguous()])
+    known, of_targets = np.isfinite(dataset.labels[graphs]), np.array(losses)  # (n, T), (S, T)
 
-    def loss(share: float) -> float:
-        mixed = (1 - share) * one + share * other
-        outputs = task.outputs_of(torch.from_numpy(mixed))
-        return float(Loss(task)(outputs, labels, weights, bounds)[0])
+    def share_of(some: np.ndarray, before: float) -> float:  # bool (T,)
+        best = of_targets[:, some].sum(axis=1).argmin() / _STEPS
+        count = len(np.unique(dataset.molecule_ids[graphs[known[:, some].any(axis=1)]]))
+        return (count * best + prior * before) / max(count + prior, 1)
 
-    best = min((step / _STEPS for step in range(_STEPS + 1)), key=loss)
-    count = _labelled(dataset)
-    share = (count * best + prior / 2) / (count + prior)
-    return round(share * _STEPS) / _STEPS
+    own = np.eye(len(task.targets), dtype=bool)
+    shares = np.array([share_of(each, before=share_of(~each, before=0.5)) for each in own])
+    shares = np.where(is_worse[0] == is_worse[1], shares, is_worse[0])
+    return np.round(shares * _STEPS) / _STEPS
 
 
-def _error(task: Task, predictions: np.ndarray, dataset: Dataset, graphs: np.ndarray) -> float:
-    """Return the summed error of predictions [n, O]: the loss of numbers, and the squared error of
-    probabilities, since a single confident mistake would dominate their loss."""
-    total = 0.0
+def _errors(
+    task: Task, predictions: np.ndarray, dataset: Dataset, graphs: np.ndarray
+) -> np.ndarray:  # (T,)
+    """Return the summed error of predictions [n, O] for each target: the loss of numbers, and the
+    squared error of probabilities, since a single confident mistake would dominate their loss."""
+    totals = []
     for number, (target, columns) in enumerate(zip(task.targets, task.columns(), strict=True)):
         labels, values = dataset.labels[graphs, number], predictions[:, columns]
         known = np.isfinite(labels)
@@ -225,5 +235,5 @@ def _error(task: Task, predictions: np.ndarray, dataset: Dataset, graphs: np.nda
             classes = np.eye(max(target.width, 2))[np.nan_to_num(labels).astype(int)]
             errors = ((values - classes[:, -target.width :]) ** 2).sum(axis=1)
         weights = 1.0 if dataset.label_weights is None else dataset.label_weights[graphs, number]
-        total += float((errors * weights)[known].sum())
-    return total
+        totals.append(float((errors * weights)[known].sum()))
+    return np.array(totals)

@@ -26,7 +26,8 @@ from molsepnorm.tasks.molecule_errors import describe_miss, mean_errors, miss, r
 from molsepnorm.training import scoring
 from molsepnorm.training.callback import Callback
 from molsepnorm.training.completing import baseline
-from molsepnorm.training.completing.refit import refit_networks
+from molsepnorm.training.completing.own_networks import without_own
+from molsepnorm.training.completing.refit import Fit, refit_networks
 from molsepnorm.training.config import TrainConfig
 from molsepnorm.training.objectives import Examples
 from molsepnorm.training.probe import MAX_MOLECULES, refit_kernels
@@ -51,7 +52,7 @@ def complete(
     chosen: PropertyModel,
     loaded: LoadedWeights | None,
     examples: Examples,
-    fits: Sequence[tuple[int, int]],
+    fits: Sequence[Fit],
     callback: Callback,
 ) -> Completed | None:
     """Add a second fit, a random forest, intervals and a domain to a model, and score it.
@@ -80,15 +81,18 @@ def complete(
     alone = {split: prediction.values for split, prediction in predicted.items()}
     forest = baseline.fit_baseline(config, dataset, final, alone["val"], bool(parts), callback)
     model, values = final, alone
-    if forest is not None and forest.share:
+    common = without_own(chosen, final, fits, examples) if dataset.has_test else {}
+    if forest is not None and forest.shares.any():
         parts += ["random forest"] * forest.refit
-        weights = [(1 - forest.share) * weight for weight in final.weights]
-        model = final.with_parts((*final.parts, forest.forest), (*weights, forest.share))
-        values = {
-            split: (1 - forest.share) * ours + forest.share * forest.predictions[split]
-            for split, ours in alone.items()
-        }
-    predictions = Predictions(graphs, values, {} if forest is None else forest.predictions)
+        weights = np.vstack([(1 - forest.shares) * final.weights, forest.shares])
+        model = final.with_parts((*final.parts, forest.forest), weights)
+        values = _blended(final.task, alone, forest, forest.shares)
+        if common:
+            of_val = common["val"], forest.predictions["val"]
+            shares = baseline.forest_shares(final.task, *of_val, dataset, Callback())
+            common = _blended(final.task, common, forest, shares)
+    of_forest = {} if forest is None else forest.predictions
+    predictions = Predictions(graphs, values, of_forest, common)
     blended = {split: p._replace(values=values[split]) for split, p in predicted.items()}
     model, calibrated = _calibrate(model, dataset, blended, graphs)
     model.to("cpu")
@@ -98,11 +102,25 @@ def complete(
     if forest is not None and dataset.has_test:
         about = {"trees": forest.forest.trees, "seconds": round(forest.seconds, 1)}
         scores["baseline"] = scores["baseline"].model_copy(update=about)
-    if dataset.has_test and (share := model.share(Forest)):
+    if dataset.has_test and (shares := model.share(Forest)).any():
         network_scores = scoring.split_scores(dataset, model.task, graphs, alone)
-        scores["blend"] = {"forest_share": share, "network": network_scores}
+        scores["blend"] = {"forest_share": float(shares.mean()), "network": network_scores}
+    if len(model.task.names) > 1:
+        by_kind = {part.kind: model.share(type(part)) for part in model.parts}
+        scores["shares"] = {
+            name: {kind: float(shares[number]) for kind, shares in by_kind.items()}
+            for number, name in enumerate(model.task.names)
+        }
     scores |= {"calibration": calibrated, "domain": domain, "refit": parts}
     return Completed(model, predictions, scores)
+
+
+def _blended(
+    task: Task, alone: Mapping[str, np.ndarray], forest: baseline.Baseline, shares: np.ndarray
+) -> dict[str, np.ndarray]:
+    """Return the means of the predictions by split with those of the forest."""
+    ours, its = task.by_output(1 - shares), task.by_output(shares)
+    return {split: ours * each + its * forest.predictions[split] for split, each in alone.items()}
 
 
 class _Labelled(NamedTuple):

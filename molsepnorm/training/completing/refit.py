@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
+from typing import Any, NamedTuple, TypeVar
 
+import numpy as np
 import torch
 
+from molsepnorm.data.datasets.dataset import Dataset
 from molsepnorm.model import PropertyModel
 from molsepnorm.model.parts import KernelPart, NetworkPart, Part
 from molsepnorm.nn.graphormer import Graphormer, empty_network
@@ -19,13 +23,35 @@ from molsepnorm.training.preparing import Prepared
 from molsepnorm.training.scoring import refit_rows
 from molsepnorm.training.start import LoadedWeights
 
+Result = TypeVar("Result")
+
+
+class Fit(NamedTuple):
+    """The training of a network."""
+
+    seed: int
+    epochs: int  # up to the best one
+    target: str | None = None  # the target whose own network it is; None for the common network
+
+
+def kernel_of_start(
+    config: TrainConfig, model: PropertyModel, loaded: LoadedWeights | None
+) -> KernelPart | None:
+    """Return the kernel regression whose encoder is the start of the networks; None if they cannot
+    be trained again from it: the data set has a name (its split is a protocol), the run has a
+    budget of time, or outputs of the start were loaded (it knows more molecules)."""
+    is_new = loaded is not None and not loaded.same_targets
+    if not is_new or config.run.budget or config.data.dataset:
+        return None
+    return next((part for part in model.parts if isinstance(part, KernelPart)), None)
+
 
 def refit_networks(
     config: TrainConfig,
     model: PropertyModel,
     loaded: LoadedWeights | None,
     examples: Examples,
-    fits: Sequence[tuple[int, int]],
+    fits: Sequence[Fit],
     callback: Callback,
 ) -> PropertyModel | None:
     """Return the model with its networks trained again, on the training and validation molecules.
@@ -34,39 +60,70 @@ def refit_networks(
     kernel regression still has, and trains with its seed up to its best epoch, which `fits` has for
     each network. The result is None if a callback stopped a fit.
 
-    Networks are not trained again if `run.refit` is off, the data set has a name (its split is a
-    protocol), the run has a budget of time, outputs of the start were loaded (it knows more
-    molecules), or they have no weight in the mean.
+    Networks are not trained again if `run.refit` is off, there is no `kernel_of_start`, or they
+    have no weight in the mean.
     """
-    dataset, device, run = examples.dataset, examples.labels.device, config.run
-    assert dataset is not None
-    kernel = next((part for part in model.parts if isinstance(part, KernelPart)), None)
-    is_new = loaded is not None and not loaded.same_targets
-    if kernel is None or not (run.refit and is_new) or run.budget or config.data.dataset:
+    kernel = kernel_of_start(config, model, loaded)
+    if kernel is None or not config.run.refit:
         return model
-    splits = {**dataset.splits, "train": refit_rows(dataset.splits)}
-    dataset = replace(dataset, splits=splits)
-    weights = dict[Part, float](zip(model.parts, model.weights, strict=True))
+    assert examples.dataset is not None
+    weights = dict[Part, np.ndarray](zip(model.parts, model.weights, strict=True))
     networks = [part for part in model.parts if isinstance(part, NetworkPart)]
     again = dict[Part, Part]()
-    for part, (seed, best_epoch) in zip(networks, fits, strict=True):
-        if not weights[part]:
+    for part, fit in zip(networks, fits, strict=True):
+        if not weights[part].any():
             continue
-        seeded = config.model_copy(update={"run": run.model_copy(update={"seed": seed})})
-        start = NetworkPart(_start(part.network, kernel.encoder), part.reads)
-        untrained = model.with_parts([start], [1.0])
-        probe = model.with_parts([kernel], [1.0])
-        new_targets, extra = model.task.names, examples.inputs.extra
-        prepared = Prepared(dataset, untrained, None, new_targets, part.reads, extra, probe)
-        with torch.random.fork_rng([device] if device.type == "cuda" else []):
-            torch.manual_seed(seed)
-            network = Trainer(seeded, prepared, None, callback).train_for(best_epoch)
+        dataset = of_target(examples.dataset, fit.target)
+        dataset = replace(dataset, splits={**dataset.splits, "train": refit_rows(dataset.splits)})
+        network = from_start(
+            *(config, model, part, kernel, replace(examples, dataset=dataset), fit, callback),
+            partial(Trainer.train_for, epochs=fit.epochs),
+        )
         if network is None:
             return None
         again[part] = NetworkPart(network, part.reads)
     if not again:
         return model
     return model.with_parts([again.get(part, part) for part in model.parts], model.weights)
+
+
+def from_start(
+    config: TrainConfig,
+    model: PropertyModel,
+    part: NetworkPart,
+    kernel: KernelPart,
+    examples: Examples,
+    fit: Fit,
+    callback: Callback,
+    train: Callable[[Trainer], Result],
+) -> Result:
+    """Return what `train` makes of a trainer of a network like `part` before its first fit."""
+    assert examples.dataset is not None
+    changes: dict[str, Any] = {"run": config.run.model_copy(update={"seed": fit.seed})}
+    if fit.target is not None:
+        changes["optim"] = config.optim.model_copy(update={"task_weights": {}})
+    start = NetworkPart(_start(part.network, kernel.encoder), part.reads)
+    untrained, probe = model.with_parts([start], [1.0]), model.with_parts([kernel], [1.0])
+    new_targets, extra = model.task.names, examples.inputs.extra
+    about = new_targets, part.reads, extra, probe
+    prepared = Prepared(examples.dataset, untrained, None, *about)
+    device = examples.labels.device
+    with torch.random.fork_rng([device] if device.type == "cuda" else []):
+        torch.manual_seed(fit.seed)
+        return train(Trainer(config.model_copy(update=changes), prepared, None, callback))
+
+
+def of_target(dataset: Dataset, name: str | None) -> Dataset:
+    """Return the data set with the labels of one target, in splits of the molecules that have one;
+    of all targets without a name."""
+    if name is None:
+        return dataset
+    own = np.array([name == other for other in dataset.target_names])
+    labels = np.where(own, dataset.labels, np.float32(np.nan))
+    known = np.flatnonzero(np.isfinite(labels).any(axis=1))
+    splits = {split: rows[np.isin(rows, known)] for split, rows in dataset.splits.items()}
+    errors = {key: error for key, error in dataset.unexplained.items() if key == name}
+    return replace(dataset, labels=labels, splits=splits, unexplained=errors)
 
 
 def _start(trained: Graphormer, encoder: Graphormer) -> Graphormer:

@@ -64,16 +64,14 @@ class Supervised(Objective):
             regression_loss=optim.regression_loss,
             strict=config.data.dataset is None,
         )
-        val = labels[dataset.splits["val"]]
-        anything = np.random.default_rng(0).random((len(val), task.outputs))
-        only = [task.metric]
-        if task.metric == "loss" or not np.isnan(task.scores(anything, val, only)[task.metric]):
+        chosen = task.choosing_by(labels[dataset.splits["val"]])
+        if chosen is task:
             return task, dataset
         warning = (
             f"{task.chosen_by.label} is undefined on the validation molecules (too few labels, or "
             "all of one class), so the best epoch is chosen by the loss."
         )
-        return replace(task, metric="loss"), replace(dataset, warnings=(*dataset.warnings, warning))
+        return chosen, replace(dataset, warnings=(*dataset.warnings, warning))
 
     def forward(self, batch: GraphBatch, graphs: Tensor) -> tuple[Tensor, Tensor]:
         return self.loss(self.network(batch), *self._labelled(graphs))
@@ -106,13 +104,14 @@ class Supervised(Objective):
 
     def _outputs(self, graphs: np.ndarray, world: DistributedContext) -> Tensor:  # (n, O)
         shares = []
-        for part, weight in zip(self.model.parts, self.model.weights, strict=True):
+        weights = torch.from_numpy(self.task.by_output(self.model.weights))
+        for part, weight in zip(self.model.parts, weights, strict=True):
             if isinstance(part, NetworkPart):
                 outputs = infer(self.network, self.examples.graphs, world.share(graphs))
                 outputs = world.gather(outputs)
                 if not outputs.isfinite().all():
                     raise diverged("an output on a validation molecule is not finite", self.config)
-                if weight == 1:
+                if (weight == 1).all():
                     return outputs
                 shares.append(weight * self.task.predictions(outputs))
                 continue

@@ -76,7 +76,7 @@ def model_card(
         auxiliary=[path.name for path in config.data.auxiliary],
         of_auxiliary=of_auxiliary,
         kernels=[p for p in (*model.parts, *of_auxiliary) if isinstance(p, KernelPart)],
-        has_forest=model.share(Forest) > 0,
+        has_forest=bool(model.share(Forest).any()),
     )
 
 

@@ -42,6 +42,13 @@ class Blend(_Record):
     network: dict[str, Scores] = {}
 
 
+class OwnNetwork(_Record):
+    """A network of one target, beside the common network of all targets."""
+
+    share: float  # in the mean with the common network; of an ensemble the mean over the members
+    best_epoch: int = 0  # 0 if the kernel regression alone was better, and for an ensemble
+
+
 class _Coverage(_Record):
     level: float
     coverage: float | None  # share of labels inside; None if unknown
@@ -114,6 +121,10 @@ class Metrics(_Record):
     baseline: ForestScores = ForestScores()
     baseline_difference: dict[str, Gap] | None = None
     blend: Blend = Blend()
+    own_networks: dict[str, OwnNetwork] = {}  # by target
+    test_without_own: Scores = {}  # of the model with the common network alone
+    own_difference: dict[str, Gap] | None = None
+    shares: dict[str, dict[str, float]] = {}  # of each of several targets, by kind of part
     labels: dict[str, dict[str, Any]] = {}  # see `Dataset.about_labels`
     label_errors: dict[str, NoiseScores] = {}
     calibration: dict[str, IntervalCoverage | SetCoverage] = {}

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
+
+import numpy as np
 
 from molsepnorm.errors import first_of
 from molsepnorm.files.page import template
@@ -111,16 +112,21 @@ def metric_label(scores: Mapping[str, Any], name: str) -> str:
 
 
 def composition(model: PropertyModel, epochs: int) -> str:
-    """Return the parts of a model, such as "35 % kernel regression, 65 % random forest"."""
-    shares, counts = defaultdict[str, float](float), Counter[str]()
-    for part, weight in zip(model.parts, model.weights, strict=True):
-        shares[part.kind] += weight
-        counts[part.kind] += 1
+    """Return the parts of a model, such as "35 % kernel regression, 65 % random forest", which are
+    means over the targets."""
+    every = model.weights if model.task.targets else np.ones((len(model.parts), 1))
+    shares, counts = dict[str, float](), dict[str, int]()
+    for kind in dict.fromkeys(part.kind for part in model.parts):
+        weights = every[[part.kind == kind for part in model.parts]]
+        shares[kind] = float(weights.sum(axis=0).mean())
+        counts[kind] = int((weights > 0).sum(axis=0).max())  # of one target
     used = {name: name for name, share in shares.items() if share}
     used |= {name: f"{name} (mean of {counts[name]})" for name in used if counts[name] > 1}
     text = ", ".join(f"{100 * shares[name]:.0f} % {title}" for name, title in used.items())
     if len(used) == 1:
         text = f"the {''.join(used.values())} alone"
+    elif np.ptp(every, axis=1).any():
+        text += " (of all targets on average)"
     if epochs and KernelPart.kind in used and NetworkPart.kind not in used:
         text += "; the fine-tuned network did not improve the validation score and is not used"
     return text
@@ -169,6 +175,7 @@ def conclusion(metrics: Metrics) -> list[str]:
             "who": "blend" if metrics.blend.network else "ensemble" if metrics.members else "model",
             "constant": _comparison(names, constant, test, trivial),
             "forest": _comparison(names, forest, test, of_forest),
+            "own": _own(metrics, _gains(metrics.own_difference) if enough else {}),
             "weak": [
                 *_weak(names, constant, test, trivial, "the trivial baseline"),
                 *_weak(names, forest, test, of_forest, _FOREST, ("worse",)),
@@ -212,6 +219,20 @@ def _inside(name: str, noise: NoiseScores) -> str:
         f"{100 * noise.inside:.0f} % of the predictions of {name} are in the 95 % interval of the "
         f"measurement, and a perfect model would have an MAE of {significant(noise.best_mae, 3)}"
     )
+
+
+def _own(metrics: Metrics, gains: Mapping[str, _Gain]) -> list[str]:
+    """Return the shares of own networks, and the targets whose test scores they change."""
+    own = [f"{100 * each.share:.0f} % of {name}" for name, each in metrics.own_networks.items()]
+    changes = []
+    for key, gain in gains.items():
+        name, _, target = key.partition("/")
+        if name in metrics.headlines and target and gain.word != "not clearly better":
+            scores = metrics.test[key], metrics.test_without_own[key]
+            one, other = (significant(score, 3) for score in scores)
+            label = label_of(name)
+            changes.append(f"{target} is {gain.word} with it ({label} {one} against {other})")
+    return [first_of(own, MAX_TARGETS), first_of(changes, MAX_TARGETS)] if own else []
 
 
 def _comparable(name: str, gains: Iterable[str]) -> str:

@@ -65,7 +65,8 @@ def model() -> Callable[..., ModelOnMolecules]:
 
 
 def with_targets(one: ModelOnMolecules, *targets: Target) -> ModelOnMolecules:
-    return replace(one, model=replace(one.model, task=replace(TASK, targets=targets)))
+    task = replace(TASK, targets=targets)
+    return replace(one, model=replace(one.model, task=task, weights=np.ones(1)))
 
 
 @pytest.mark.parametrize(("readout", "read"), [("token", TOKEN), ("mean", ATOMS)])
