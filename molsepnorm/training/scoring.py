@@ -44,6 +44,13 @@ def refit_rows(splits: Mapping[str, np.ndarray]) -> np.ndarray:
     return np.union1d(splits["train"], splits["val"])
 
 
+def scored_together(dataset: Dataset) -> np.ndarray:  # (G,)
+    """Return the same number for rows that count as one molecule in intervals of scores: those of a
+    molecule, unless the split divides them, as one for new combinations of known molecules does."""
+    both = dataset.molecule_ids, dataset.together
+    return max(both, key=lambda ids: len(np.unique(ids)))
+
+
 def dataset_scores(
     dataset: Dataset, task: Task, predictions: np.ndarray, labels: np.ndarray
 ) -> dict[str, float]:
@@ -61,7 +68,7 @@ def score(dataset: Dataset, task: Task, predictions: Predictions) -> dict[str, A
     if "test" not in predictions.graphs:
         return entries
     rows, test = predictions.graphs["test"], predictions.values["test"]
-    labels, molecules = exact[rows], dataset.molecule_ids[rows]
+    labels, molecules = exact[rows], scored_together(dataset)[rows]
     constant = np.tile(task.baseline_prediction(exact[dataset.splits["train"]]), (len(labels), 1))
     entries["test_constant"] = json_scores(task.scores(constant, labels))
     entries["test_interval_95"] = task.intervals(test, labels, molecules=molecules)
@@ -131,7 +138,8 @@ def about_split(data: DataConfig, dataset: Dataset) -> dict[str, Any]:
     entries: dict[str, Any] = {"molecules": sizes}
     if "test" in parts:
         exact = np.isfinite(dataset.exact_labels[parts["test"]])
-        counts = (len(np.unique(ids[parts["test"][known]])) for known in exact.T)
+        units = ids if data.dataset else scored_together(dataset)
+        counts = (len(np.unique(units[parts["test"][known]])) for known in exact.T)
         entries["labelled_test"] = dict(zip(dataset.target_names, counts, strict=True))
     if (name := split_name(data)) is not None:
         entries["split"] = name
