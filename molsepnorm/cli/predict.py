@@ -223,7 +223,7 @@ def explain(
 @cli.option(
     "--columns",
     callback=cli.split_names,
-    help="Columns of the input for the output, separated by commas. [default: that of SMILES, and "
+    help="Columns of the input for the output, separated by commas. [default: those of SMILES, and "
     "the first that is called like an identifier]",
 )
 @cli.option(
