@@ -18,11 +18,13 @@ from molsepnorm.cli import main
 from molsepnorm.training import TrainingResult
 
 SETTINGS = {
-    setting.options[0].removeprefix("--"): setting.name for setting in settings() if setting.options
+    setting.options[0].removeprefix("--").partition("/")[0]: setting.name
+    for setting in settings()
+    if setting.options
 }
 TESTED_ELSEWHERE = {"dataset", "data", "from", "freeze-epochs"}  # sources, and fine-tuning
 TESTED_ELSEWHERE |= {"allow-leak", "no-test", "auxiliary"}  # flags, and one that may be repeated
-TESTED_ELSEWHERE |= {"no-baseline", "no-refit", "no-training-structures"}
+TESTED_ELSEWHERE |= {"no-baseline", "no-refit", "no-training-structures", "own-networks"}
 TESTED_ELSEWHERE |= {"time-column", "time-format"}  # which need --split-type time
 
 
@@ -133,6 +135,8 @@ def test_a_flag_switches_its_setting_on_or_off(config_of, tmp_path):
     assert config_of(*data, "--allow-leak").finetune.allow_leak
     assert config_of("--config", file).finetune.allow_leak
     assert not config_of(*data).finetune.allow_leak
+    given = ((), ("--own-networks",), ("--no-own-networks",))
+    assert [config_of(*data, *flag).run.own_networks for flag in given] == [None, True, False]
     assert not config_of("--config", file).run.baseline
     plain, off = (
         config_of(*data, *flags).run
