@@ -113,9 +113,9 @@ def test_bounds_are_fitted_but_not_scored(with_columns, tmp_path):
     assert [row["y_forest"] for row in rows] == [row["y_forest"] for row in numbers]
 
 
-def test_many_labels_have_fewer_trees(configure, monkeypatch):
+def test_many_labels_have_fewer_trees(configure, monkeypatch, tmp_path):
     monkeypatch.setattr(baseline, "_TREE_LABELS", 0)
-    assert train(configure(ONE_EPOCH)).metrics["baseline"]["trees"] == 10
+    assert train(configure(ONE_EPOCH), tmp_path / "run").metrics["baseline"]["trees"] == 10
 
 
 def test_molecules_in_memory_have_one_if_they_are_smiles():
