@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -53,15 +54,9 @@ class Loss:
             if target.class_weights
         ]
 
-    def __call__(
-        self,
-        outputs: Tensor,
-        labels: Tensor,
-        weights: Tensor | None = None,
-        bounds: Tensor | None = None,
-    ) -> tuple[Tensor, Tensor]:
-        """Return the sums of what `of_labels` returns."""
-        losses, weight = self.of_labels(outputs, labels, weights, bounds)
+    def __call__(self, *arguments: Any, **named: Any) -> tuple[Tensor, Tensor]:
+        """Return the sums of what `of_labels` returns for the same arguments."""
+        losses, weight = self.of_labels(*arguments, **named)
         return losses.sum(), weight.sum()
 
     def of_labels(

@@ -142,7 +142,7 @@ def test_a_stopped_own_network_is_trained_when_the_run_is_resumed(with_columns, 
 def test_some_runs_have_no_own_networks(
     with_columns, settings, tmp_path, monkeypatch, changes, many
 ):
-    """Those that are told so, and those that are told to have them get a warning."""
+    """A run that cannot have the own networks that its settings ask for warns of it."""
     monkeypatch.setattr(own_networks, "_MOST", many)
     seen = Recorder()
     config = with_columns(TABLE, {**settings, **changes})

@@ -78,6 +78,7 @@ class Forest(Part):
             seed: random seed. Its trees do not depend on the number of threads.
             trees: number of trees of each target.
             greedy: for regression, try all features at each split, and fit each tree to all rows.
+                A quarter of the trees is fitted, since each takes four times as long.
         """
         known = (column[~np.isnan(column)] for column in features.T)
         medians = np.array([np.median(each) if len(each) else 0.0 for each in known], np.float32)
@@ -160,8 +161,8 @@ def _fit_trees(
         # standard deviation; a power of two changes no digit
         spread = labels.std()
         unit = 2.0 ** np.round(np.log2(spread)) if spread else 1.0
-        tried = {"max_features": 1.0 if greedy else 1 / 3, "bootstrap": not greedy}
-        forest = ExtraTreesRegressor(trees, **tried, **settings)
+        settings |= {"max_features": 1.0 if greedy else 1 / 3, "bootstrap": not greedy}
+        forest = ExtraTreesRegressor(-(-trees // 4) if greedy else trees, **settings)
         found = Trees.of(forest.fit(inputs, labels / unit, weights).estimators_)
         return replace(found, values=found.values * np.float32(unit))
     classes, factors = labels.astype(int), np.array(target.class_weights)

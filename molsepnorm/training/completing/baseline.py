@@ -88,14 +88,14 @@ def fit_baseline(
     def fit(rows: np.ndarray, trees: int, greedy: bool) -> Forest:
         features, labels = extra.of(rows).read_by(reads).stacked(), dataset.labels[rows]
         weights = None if dataset.label_weights is None else dataset.label_weights[rows]
-        trees = -(-trees // 4) if greedy else trees  # each takes four times as long
         number: dict[str, int] = {"seed": seed, "trees": trees, "threads": threads}
         return Forest.fit(reads, features, labels, model.task, weights, **number, greedy=greedy)
 
     graphs = predicted_splits(dataset)
     rows, first = graphs.pop("val"), min(trees, _MIN_BLENDED) if twice else trees
     # trees that read all features are better for new rows of known molecules and conditions
-    kinds = [False, *[True] * bool(model.inputs.columns)]
+    may_be_greedy = model.inputs.columns and any(t.kind == "regression" for t in model.task.targets)
+    kinds = [False, True] if may_be_greedy else [False]
     forests = [fit(dataset.splits["train"], first, greedy) for greedy in kinds]
     found = [forest.values(extra.of(rows)) for forest in forests]
     errors = [_errors(model.task, values, dataset, rows).sum() for values in found]
@@ -146,8 +146,8 @@ def _num_labels(dataset: Dataset) -> int:
 _STEPS = 20  # between a share of 0 and of 1
 _MOLECULES = 20  # validation molecules that a forest's share of 1/2 is worth
 MOLECULES_OF_NETWORK = 200
-"""The same for a network beside the kernel regression: more, because these molecules have chosen
-the epoch of the network."""
+"""Validation molecules that a network's share of 1/2 is worth: more, because they have chosen the
+epoch of the network."""
 
 
 def with_network_share(model: PropertyModel, examples: Examples) -> PropertyModel:

@@ -61,7 +61,7 @@ def by_scikit_learn(features, labels, weights, target, greedy=False):
     settings = {"n_estimators": 12, "bootstrap": True, "random_state": 3}
     if target.kind == "regression":
         if greedy:
-            settings |= {"max_features": 1.0, "bootstrap": False}
+            settings |= {"max_features": 1.0, "bootstrap": False, "n_estimators": 3}
         forest = ExtraTreesRegressor(**{"max_features": 1 / 3, **settings})
         return forest.fit(inputs[used], labels[used], weights[used]).predict(inputs)[:, None]
     own = dict(enumerate(target.class_weights))
