@@ -290,13 +290,13 @@ def screen(
 
 @contextmanager
 def _display(top: int | None) -> Iterator[Callable[[ScreenProgress], None]]:
-    """Yield a function that shows the progress of a screen, as a bar on a terminal or as lines."""
+    """Yield a function that shows the progress of a screen, on one line of a terminal."""
     from rich import progress as bars
 
     console = make_console(stderr=True)
     task, printed = None, time.monotonic()
     text = bars.TextColumn("{task.description}", markup=False)
-    columns = bars.BarColumn(), text, bars.TimeRemainingColumn()
+    columns = bars.SpinnerColumn(), text, bars.TimeElapsedColumn()
     with bars.Progress(*columns, console=console, disable=not console.is_terminal) as bar:
 
         def show(progress: ScreenProgress) -> None:
@@ -307,12 +307,10 @@ def _display(top: int | None) -> Iterator[Callable[[ScreenProgress], None]]:
                 if progress.parts:
                     parts, rows = counted(progress.parts, "part"), counted(progress.rows, "row")
                     console.print(f"{parts} with {rows} are finished already")
-                task = bar.add_task("", completed=progress.rows)
-            total = progress.expected  # None unless all files are Parquet
+                task = bar.add_task("")
             kept = f", {progress.kept:,} kept" if top is None else ""
-            of = "" if total is None else f" of {total:,}"
-            line = f"{progress.rows:,}{of} rows{kept}"
-            bar.update(task, description=line, completed=progress.rows, total=total)
+            line = f"{progress.rows:,} rows{kept}"
+            bar.update(task, description=line)
             if not console.is_terminal and time.monotonic() - printed >= _SECONDS:
                 printed = time.monotonic()
                 console.print(line)

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import importlib
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pandas as pd
 
 from molsepnorm.data.tables.formats import ReadOptions, rows_of_piece
@@ -34,38 +33,6 @@ def read_parquet(path: Path, name: str, rows: int, _: ReadOptions) -> Iterator[p
         for batch in table.iter_batches(rows_of_piece(rows, len(names))):
             yield _frame(batch.select(shown), first)
             first += len(batch)
-
-
-def parquet_layout(path: Path, name: str) -> tuple[list[str], int]:
-    """Return the names of the columns and the number of rows."""
-    with _opened(path, name) as table:
-        return table.schema_arrow.names, table.metadata.num_rows
-
-
-def read_parquet_rows(
-    path: Path, name: str, start: int, stop: int, columns: Sequence[str]
-) -> pd.DataFrame:
-    """Return these columns of the rows from `start` to before `stop`, counted from 0, as
-    `read_parquet` yields them. Only row groups that hold these rows are read."""
-    pieces = [pd.DataFrame(columns=[*columns], dtype=object)]
-    with _opened(path, name) as table:
-        sizes = [table.metadata.row_group(i).num_rows for i in range(table.num_row_groups)]
-        ends = np.cumsum(sizes, dtype=int)
-        begins = ends - sizes
-        groups = np.flatnonzero((ends > start) & (begins < stop))
-        first = 1 + int(begins[groups].min(initial=stop))
-        for batch in table.iter_batches(
-            max(1, stop - start), row_groups=groups.tolist(), columns=[*columns], use_threads=False
-        ):
-            if first > stop:
-                break
-            if first + len(batch) > start:
-                pieces.append(_frame(batch, first).loc[start + 1 : stop])
-            first += len(batch)
-    rows = pd.concat(pieces)[[*columns]]
-    if len(rows) < stop - start:
-        raise DataError(f"{name} has fewer rows than when its rows were counted")
-    return rows
 
 
 @contextmanager

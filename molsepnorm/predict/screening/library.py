@@ -12,14 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from molsepnorm.data.tables import read_chunks
-from molsepnorm.data.tables.columns import (
-    names_in_file,
-    require_column,
-    smiles_column_of,
-    with_points,
-)
-from molsepnorm.data.tables.formats import ReadOptions, kind_of
-from molsepnorm.data.tables.parquet import parquet_layout, read_parquet_rows
+from molsepnorm.data.tables.columns import require_column
+from molsepnorm.data.tables.formats import ReadOptions
 from molsepnorm.errors import ConfigError
 from molsepnorm.files.writing import clear_errors
 
@@ -45,10 +39,6 @@ class LibraryFile:
     """Time of the last change in nanoseconds."""
     columns: tuple[str, ...]
     """Names of the columns; that of SMILES has its name in the library."""
-    smiles_column: str
-    """Name of the column of SMILES in the file."""
-    rows: int | None
-    """Number of rows; None unless the file is Parquet."""
 
 
 @dataclass(frozen=True)
@@ -58,27 +48,12 @@ class ScreenTask:
     source: LibraryFile
     number: int
     """Position among the tasks of the file, from 0."""
-    start: int
-    stop: int
-    """Numbers of the first row, from 0, and of the row after the last."""
-    held: pd.DataFrame | None = None
-    """The rows; None if the file is Parquet, whose rows can be read alone."""
+    table: pd.DataFrame
+    """The rows as `tables.read_chunks` yields them, with the columns of the library."""
 
     @property
     def name(self) -> str:
         return f"{self.source.number:05}-{self.number:07}"
-
-    def read(self, library: Library) -> pd.DataFrame:
-        """Return the rows as `tables.read_chunks` does, with the columns of the library."""
-        if self.held is not None:
-            return self.held
-        source, renamed = self.source, {library.smiles_column: self.source.smiles_column}
-        in_file = [renamed.get(name, name) for name in library.columns]
-        table = read_parquet_rows(source.path, source.name, self.start, self.stop, in_file)
-        table.columns = library.columns
-        for name in library.features:
-            table[name] = with_points(table[name], library.reading.decimal)
-        return table
 
 
 @dataclass(frozen=True)
@@ -103,25 +78,12 @@ class Library:
         """The columns that are read."""
         return list(dict.fromkeys([self.smiles_column, *self.carried, *self.features]))
 
-    @property
-    def rows(self) -> int | None:
-        """Number of rows; None unless all files are Parquet."""
-        counts = [source.rows for source in self.sources]
-        return None if None in counts else sum(filter(None, counts))
-
     def tasks(self, rows: int) -> Iterator[ScreenTask]:
-        """Yield the tasks, of up to `rows` rows each, in the order of files and rows. A Parquet
-        file without rows has a task, whose part has the columns."""
+        """Yield the tasks, of up to `rows` rows each, in the order of files and rows."""
         for source in self.sources:
-            if source.rows is not None:
-                for number, start in enumerate(range(0, source.rows or 1, rows)):
-                    yield ScreenTask(source, number, start, min(start + rows, source.rows))
-                continue
-            start = 0
             tables = read_chunks(source.path, source.name, rows, self.reading, self.features)
             for number, table in enumerate(tables):
-                yield ScreenTask(source, number, start, start + len(table), table[self.columns])
-                start += len(table)
+                yield ScreenTask(source, number, table[self.columns])
 
 
 def find_files(inputs: Sequence[str]) -> list[str]:
@@ -178,17 +140,8 @@ def open_library(
 
 
 def _source(number: int, name: str, reading: ReadOptions) -> LibraryFile:
-    path, rows, smiles_column = Path(name).absolute(), None, reading.smiles_column
+    path = Path(name).absolute()
     with clear_errors(name, "read"):
         about = path.stat()
-    if kind_of(path) == "parquet":
-        names, rows = parquet_layout(path, name)
-        in_file = smiles_column_of(names, smiles_column, name)
-        names = [smiles_column if each == in_file else each for each in names]
-    else:
-        first = next(read_chunks(path, name, 1, reading))
-        names = [*map(str, first.columns)]
-        shown = dict(zip(names, names_in_file(first), strict=True))
-        in_file = shown.get(smiles_column, smiles_column)
-    stamp = about.st_size, about.st_mtime_ns
-    return LibraryFile(number, name, path, *stamp, tuple(names), in_file, rows)
+    columns = tuple(map(str, next(read_chunks(path, name, 1, reading)).columns))
+    return LibraryFile(number, name, path, about.st_size, about.st_mtime_ns, columns)

@@ -80,8 +80,6 @@ class ScreenProgress:
     """Number of rows that failed."""
     parts: int = 0
     """Number of files in the folder `parts`."""
-    expected: int | None = None
-    """Number of all rows; None unless all files are Parquet."""
     ranked_by: str | None = None
     """The column that ranks and its direction; None without `top`."""
 
@@ -194,7 +192,7 @@ class Work:
     def __call__(self, job: Job) -> Done:
         task, least = job
         library = self.library
-        table = task.read(library)
+        table = task.table
         features = {name: table[name].tolist() for name in library.features} or None
         predicted = self.predictor.to_frame(table[library.smiles_column].tolist(), features)
         errors = predicted.pop(ERROR)
@@ -320,7 +318,7 @@ def _run(
 ) -> ScreenProgress:
     """Do the tasks that are not finished, in the locked folder."""
     folder, ranking, content = work.folder, work.ranking, _content(work, options)
-    progress = ScreenProgress(expected=work.library.rows, ranked_by=content["ranked_by"])
+    progress = ScreenProgress(ranked_by=content["ranked_by"])
     finished: dict[str, dict[str, int]] = {}
     scores = np.empty(0)  # of the best rows so far, ascending
 

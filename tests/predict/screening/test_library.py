@@ -21,8 +21,8 @@ def rows_of(library, rows: int) -> pd.DataFrame:
     """The rows of all tasks."""
     tasks = list(library.tasks(rows))
     assert [task.name for task in tasks] == sorted({task.name for task in tasks})
-    assert all(task.stop - task.start <= rows for task in tasks)
-    return pd.concat([task.read(library) for task in tasks])
+    assert all(len(task.table) <= rows for task in tasks)
+    return pd.concat([task.table for task in tasks])
 
 
 def write(table: pd.DataFrame, path, group: int = 10):
@@ -47,7 +47,6 @@ def test_tasks_hold_every_row_once(molecules, tmp_path, name, rows):
     pd.testing.assert_frame_equal(
         rows_of(library, rows), expected, check_index_type=False, check_column_type=False
     )
-    assert library.rows == (64 if path.suffix == ".parquet" else None)
 
 
 def test_smiles_columns_may_have_other_names_in_some_files(molecules, tmp_path):

@@ -101,21 +101,6 @@ def test_all_columns_equal_those_of_predict(small_model, screened, molecules, tm
             assert found[name].tolist() == wanted[name].tolist()
 
 
-def test_an_empty_parquet_library_has_the_columns_and_no_rows(small_model, molecules, tmp_path):
-    predictor = Predictor(small_model(*TARGETS))
-    options = {"filter": "price > 1 and y > -100", "columns": ["price"], "top": 5, "by": "y"}
-    for name, count in (("empty", 0), ("some", 50)):
-        molecules(50)[:count].to_parquet(tmp_path / f"{name}.parquet", index=False)
-        given = [str(tmp_path / f"{name}.parquet")]
-        assert screen(predictor, given, tmp_path / name, ScreenOptions(**options)).rows == count
-    for file in ("parts/00000-0000000.parquet", "top.parquet"):
-        empty, some = (pq.read_table(tmp_path / name / file) for name in ("empty", "some"))
-        assert len(empty) == 0 < len(some)
-        assert empty.schema.remove_metadata() == some.schema.remove_metadata()
-    empty, some = (pd.read_csv(tmp_path / name / "top.csv") for name in ("empty", "some"))
-    assert len(empty) == 0 and [*empty] == [*some]
-
-
 def test_a_filter_keeps_the_rows_that_pandas_keeps(screened, library, expected):
     median = float(expected["y_pred"].median())
     found = screened(
