@@ -30,7 +30,7 @@ def run_options(command: Callable[..., Any]) -> Callable[..., Any]:
     resume = cli.option(
         "--resume",
         type=cli.FILE,
-        help="Continue the run in this folder; with a higher --epochs, train it for longer.",
+        help="Continue the interrupted run in this folder.",
     )
     quiet = cli.option("-q", "--quiet", is_flag=True, help="Print only the final scores.")
     output = cli.output_option("Folder of the run. [default: runs/<name>-<number>]")
@@ -73,10 +73,9 @@ def _train(
     silent = bool(rank())  # of torchrun's processes, only the first prints and writes the log
     display = TrainingDisplay(quiet or silent)
     display.console.quiet = silent
-    epochs = None
     if resume is not None:
         _require_nothing_else(ctx)
-        folder, epochs = resume, ctx.params["epochs"]
+        folder = resume
     else:
         assert config is not None
         folder = output or RunFolder.numbered(config.data.label)
@@ -84,9 +83,7 @@ def _train(
     with stop_on_signal(lambda: display.training) as stop, display.heartbeat():
         callback = [display, StopWhen(lambda: stop.signal is not None), *([] if silent else [log])]
         try:
-            result = start(
-                config, folder, resume=resume is not None, epochs=epochs, callback=callback
-            )
+            result = start(config, folder, resume=resume is not None, callback=callback)
         except MolsepnormError as error:
             with suppress(StorageError):  # of the log; the disk may be full
                 log.console.print(f"Error: {error}")
@@ -106,11 +103,12 @@ def _require_nothing_else(ctx: click.Context) -> None:
     """Refuse options that a resumed run would ignore."""
     for parameter in ctx.command.params:
         source = ctx.get_parameter_source(parameter.name or "")
-        ignored = parameter.name not in ("resume", "epochs", "quiet")
+        ignored = parameter.name not in ("resume", "quiet")
         if ignored and source is ParameterSource.COMMANDLINE:
             raise click.UsageError(
                 "--resume continues a run with its own configuration, so it takes no other option "
-                f"than --epochs and --quiet; got {max(parameter.opts, key=len)}"
+                f"than --quiet; got {max(parameter.opts, key=len)}. To train a finished model "
+                "further: --from"
             )
 
 

@@ -178,9 +178,6 @@ class FinetuneConfig(_Section):
     embeddings, feature columns, molecule features and, where they help, fingerprint counts and
     descriptors is validated as epoch 0 (see `molsepnorm.training.probe`). From epoch 1 on the model
     is its mean with the trained network, whose share the validation molecules choose at the end."""
-    freeze_epochs: Annotated[int, "--freeze-epochs", "Fine-tuning"] = Field(0, ge=0, le=1_000_000)
-    """Number of epochs at the beginning that train only the output weights, with the body in
-    evaluation mode."""
     body_lr: float = Field(1.0, gt=0, le=1)
     """Learning rate of the body as a fraction of optim.lr, the rate of the head."""
 

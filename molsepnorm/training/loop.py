@@ -12,14 +12,13 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from molsepnorm.data.batching.collate import epoch_batches, max_batch_pairs, num_batches
 from molsepnorm.devices import threads_of
 from molsepnorm.errors import ConfigError, ModelError
 from molsepnorm.model import PropertyModel
 from molsepnorm.nn.graphormer import Graphormer, empty_network
-from molsepnorm.nn.parts import in_head
 from molsepnorm.sepnorm.batch_norm import synchronize_norms
 from molsepnorm.training.auxiliary import Auxiliary
 from molsepnorm.training.callback import Callback, EpochRecord
@@ -70,22 +69,6 @@ class Schedule:
         return sum(len(self.batches(epoch)) for epoch in range(epochs))
 
 
-class Body(nn.ModuleList):
-    """The part of a network before its head."""
-
-    def __init__(self, network: Graphormer) -> None:
-        super().__init__(child for name, child in network.named_children() if not in_head(name))
-        self._trained = [each for each in self.parameters() if each.requires_grad]
-        self.frozen = False
-
-    def freeze(self, frozen: bool) -> bool:
-        """Freeze or unfreeze the body, and return whether that changed anything."""
-        changed, self.frozen = self.frozen != frozen, frozen
-        for parameter in self._trained:
-            parameter.requires_grad_(not frozen)
-        return changed
-
-
 class Trainer:
     """Trains the network of a prepared model in place.
 
@@ -114,8 +97,7 @@ class Trainer:
         self.graphs = self.examples.graphs
         self.schedule = Schedule(config.run, train, self.graphs.sizes, world.size)
         if new_targets:
-            if not config.finetune.freeze_epochs:  # training uses statistics of these molecules
-                self._estimate_statistics(self.network)
+            self._estimate_statistics(self.network)
             fit_linear(model, self.examples, train, new_targets)
             probe = probe or fit_kernel(model, self.examples, train, prepared.inputs)
         self.probe = probe
@@ -124,13 +106,6 @@ class Trainer:
             model = model.with_parts(parts, (0.5, 0.5))
         self.model = model
         self.objective = make_objective(config, model, self.examples)
-        self.body = Body(self.network)
-        has_more = len(self.objective.state_dict()) > len(self.network.state_dict())
-        if config.finetune.freeze_epochs and not (self.objective.uses_all_outputs or has_more):
-            raise ConfigError(
-                "finetune.freeze_epochs trains only the output weights, and the objective "
-                f"{config.objective.name} has none: leave it out"
-            )
         self.step = TrainStep(config, self.objective, world)
         torch.set_num_threads(threads_of(config.run.threads))
         self.progress = Progress()
@@ -145,17 +120,17 @@ class Trainer:
         self.progress.epochs = epochs
         self.total_steps = self.schedule.count_steps(epochs)
 
-    def resume(self, folder: RunFolder, lengthen: bool = False) -> None:
-        """Continue from the checkpoint; `lengthen` trains up to another `run.epochs`."""
+    def resume(self, folder: RunFolder) -> None:
+        """Continue from the checkpoint."""
         run = self.config.run
         progress, random, best = checkpoint.load_checkpoint(
             folder.checkpoint, self.objective, self.step.optimizer, self.step.average
         )
         self.progress = progress
-        if run.budget is None and progress.epochs != run.length and not lengthen:
+        if run.budget is None and progress.epochs != run.length:
             raise ModelError(
                 f"{folder.checkpoint} is of a run of {progress.epochs} epochs, and run.epochs is "
-                f"{run.length}: resume it with --epochs {run.length}, or start a new run"
+                f"{run.length}: start a new run from it (finetune.start)"
             )
         if progress.step != self.schedule.count_steps(progress.epoch) + progress.step_in_epoch:
             raise ModelError(f"{folder.checkpoint} is of another configuration: start a new run")
@@ -166,33 +141,6 @@ class Trainer:
         if progress.best_epoch is not None:
             probe = None if progress.best_epoch else self.probe
             self._set_best(probe or self.model, best)
-        if lengthen:
-            self._lengthen(folder)
-
-    def _lengthen(self, folder: RunFolder) -> None:
-        run, progress = self.config.run, self.progress
-        if self._finished() and progress.epoch < progress.epochs:
-            self.callback.on_warning(
-                f"{folder.path} ended after {progress.epoch} epochs by early stopping (run.patience"
-                f": {run.patience}), so it is not trained for longer."
-            )
-            return
-        if run.length == progress.epochs:
-            return
-        progress.require_longer(run.length, folder.path)
-        epochs, steps, optim = progress.epochs, self.total_steps, self.config.optim
-        self.set_epochs(run.length)
-        # the rates of the steps so far depend on the length
-        if progress.step and (optim.warmup or optim.decay != "constant"):
-            last_rate = learning_rate(progress.step - 1, steps, optim)
-            self.callback.on_warning(
-                f"The learning rate now follows the {optim.decay} schedule of {run.length} epochs "
-                f"instead of {epochs}: it was {last_rate:.3g}, and continues with "
-                f"{self._learning_rate(progress.step):.3g}. The result differs from that of an "
-                f"uninterrupted run of {run.length} epochs."
-            )
-        self.world.on_main_process(lambda: folder.lengthen(self.config))
-        self.save()
 
     def write(self, action: Callable[[RunFolder], None]) -> None:
         """Write a file in the first process; a run in memory writes none."""
@@ -252,8 +200,7 @@ class Trainer:
             self.progress.epoch_seconds += time.perf_counter() - started
         self._collect()
         network = self.trained_objective().network
-        if not self.body.frozen:
-            self._estimate_statistics(network)
+        self._estimate_statistics(network)
         return network.eval()
 
     def _finished(self) -> bool:
@@ -266,8 +213,6 @@ class Trainer:
     def _train_epoch(self) -> bool:
         """Take the remaining steps of the epoch, and return whether a callback stopped it."""
         progress, started = self.progress, time.perf_counter()
-        if self.body.freeze(progress.epoch < self.config.finetune.freeze_epochs):
-            self.step.rebuild()
         batches = self.schedule.batches(progress.epoch)
         for molecules in self.steps(batches[progress.step_in_epoch :]):
             progress.step_in_epoch += 1
@@ -285,8 +230,6 @@ class Trainer:
         """Take a step on each batch, and yield the number of its molecules."""
         progress = self.progress
         self.objective.train()
-        if self.body.frozen:
-            self.body.eval()
         for batch in batches:
             self.step(batch, self._learning_rate(progress.step), progress.step)
             progress.step += 1
@@ -315,8 +258,7 @@ class Trainer:
     def validate(self) -> tuple[float, dict[str, float]]:
         """Return loss and scores of the validation split, with new batch-norm statistics."""
         objective = self.trained_objective()
-        if not self.body.frozen:
-            self._estimate_statistics(objective.network)
+        self._estimate_statistics(objective.network)
         return objective.eval().validate(self.dataset.splits["val"], self.world)
 
     def _estimate_statistics(self, network: Graphormer) -> None:

@@ -19,7 +19,7 @@ import torch
 from molsepnorm.data.datasets import Dataset
 from molsepnorm.data.datasets.config import MAX_SEED
 from molsepnorm.devices import on_device, restored_threads
-from molsepnorm.errors import ConfigError, counted
+from molsepnorm.errors import ConfigError
 from molsepnorm.files.lock import locked
 from molsepnorm.model import SUPERVISED, PropertyModel, join
 from molsepnorm.model.parts import NetworkPart
@@ -42,7 +42,6 @@ from molsepnorm.training.recipes import load_config, load_dataset
 from molsepnorm.training.report import try_report
 from molsepnorm.training.results.card import model_card
 from molsepnorm.training.results.metrics import Metrics, OwnNetwork
-from molsepnorm.training.run_folder.checkpoint import read_progress
 from molsepnorm.training.run_folder.folder import RunFolder
 from molsepnorm.training.scoring import Predictions, about_split
 from molsepnorm.training.start import LoadedWeights, require_same_meaning, starting_model
@@ -57,7 +56,6 @@ def train(
     folder: Path | str | None = None,
     *,
     resume: bool = False,
-    epochs: int | None = None,
     callback: Callback | Iterable[Callback] | None = None,
 ) -> TrainingResult:
     """Load the configured data, train a model and score the best one once on the test split.
@@ -72,38 +70,30 @@ def train(
         config: the configuration, as `load_config` returns it. A resumed run uses its own.
         folder: the run folder, which must be empty unless the run is resumed.
         resume: continue the run in `folder` exactly where its checkpoint was written.
-        epochs: train a resumed run, finished or not, up to this number of epochs, on the
-            learning-rate schedule of this length. The result equals that of an uninterrupted run
-            if both schedules agree so far, as with `optim.warmup: 0` and `optim.decay: constant`;
-            otherwise `callback.on_warning` is called. A finished run is scored again, and
-            `metrics.json` keeps the earlier scores under `earlier`.
         callback: receives the events of training and may stop it; one or several.
 
     Raises:
         ConfigError: the folder is not empty, another process is training into it, a setting does
-            not fit the data, or a resumed run has trained for more than `epochs`.
+            not fit the data.
         DataError: the data cannot be loaded or used, or changed since the run began.
         ModelError: there is no run to resume.
         StorageError: a file cannot be written.
     """
     run = RunFolder(folder or RunFolder.numbered("run"))
-    callback, lengthen = Callbacks(callback), epochs is not None
-    if lengthen and not resume:
-        raise ConfigError("epochs is for a run that is resumed: set run.epochs of a new one")
+    callback = Callbacks(callback)
     if resume:
-        if (metrics := run.finished_metrics()) and epochs in (None, metrics.epochs):
-            length = counted(metrics.epochs, "epoch")
-            callback.on_warning(f"{run.path} is finished after {length}; raise --epochs to go on.")
+        if run.finished_metrics() is not None:
+            callback.on_warning(
+                f"{run.path} is finished. A new run can start from it (--from {run.path})."
+            )
         if not run.members.exists():
             run.require_started()
         config = load_config(config=run.config)
     elif config is None:
         raise ConfigError("train needs a configuration: load_config('zinc') makes one")
-    if lengthen:
-        config = config.changed({"run.epochs": epochs, "run.budget": None})
     if config.run.ensemble == 1:
-        return _train(config, None, run, callback, resume=resume, lengthen=lengthen)
-    return _train_ensemble(config, run, callback, resume, lengthen)
+        return _train(config, None, run, callback, resume=resume)
+    return _train_ensemble(config, run, callback, resume)
 
 
 def train_on(
@@ -148,7 +138,6 @@ def _train(
     callback: Callback,
     *,
     resume: bool,
-    lengthen: bool = False,
     may_blend: bool = False,
     model: PropertyModel | None = None,
     auxiliary: Auxiliary | None = None,
@@ -202,7 +191,7 @@ def _train(
         trainer = Trainer(config, prepared, run, callback, world)
         if resumed is not None:
             resumed.require_same_data(prepared.dataset)
-            trainer.resume(resumed, lengthen)
+            trainer.resume(resumed)
         else:
             if config.run.budget is not None:
                 left = seconds_of(config.run.budget) - (time.perf_counter() - started)
@@ -285,8 +274,6 @@ def _write(
     model = completed.model
     if dataset.has_test:
         about |= about_split(config.data, dataset)
-    if run is not None:
-        about["earlier"] = run.earlier(about["epochs"])
     metrics = Metrics(
         data=dataset.name,
         chosen_by=model.task.metric,
@@ -346,7 +333,7 @@ def _require_same_settings(config: TrainConfig, run: RunFolder) -> None:
 
 
 def _train_ensemble(
-    config: TrainConfig, run: RunFolder, callback: Callback, resume: bool, lengthen: bool
+    config: TrainConfig, run: RunFolder, callback: Callback, resume: bool
 ) -> TrainingResult:
     """Train the unfinished members, join all members, and score the joined model."""
     if config.objective.name != SUPERVISED:
@@ -367,9 +354,6 @@ def _train_ensemble(
         may_blend = baseline.may_blend(config, dataset)
         if resume:
             run.require_same_data(dataset)
-            _require_longer(folders, config)
-            if lengthen and config != load_config(config=run.config):
-                world.on_main_process(lambda: run.lengthen(config))
         else:
             world.on_main_process(run.require_new)
             world.on_main_process(lambda: run.begin(config, dataset, None))
@@ -379,18 +363,13 @@ def _train_ensemble(
         # ensembles of the same size with different seeds share no seed
         seed = (config.run.seed * count + number) % (MAX_SEED + 1)
         member = config.model_copy(update={"run": config.run.network_alone(seed=seed)})
-        before = load_config(config=folder.config) if folder.config.exists() else member
-        old, new = before.run, member.run
-        longer = (old.epochs, old.budget) != (new.epochs, new.budget)
-        if longer or folder.complete_metrics() is None:
-            begun = folder.checkpoint.exists()
+        if folder.complete_metrics() is None:
             result = _train(
                 member,
                 None,
                 folder,
                 callback,
-                resume=begun,
-                lengthen=begun and longer,
+                resume=folder.checkpoint.exists(),
                 may_blend=may_blend,
                 auxiliary=auxiliary,
             )
@@ -412,16 +391,6 @@ def _train_ensemble(
     result = TrainingResult(run.path, True, model, metrics.to_json())
     callback.on_end(result)
     return result
-
-
-def _require_longer(members: Iterable[RunFolder], config: TrainConfig) -> None:
-    """Refuse a number of epochs that a member has already reached, unless it stopped early."""
-    for member in members:
-        if config.run.budget is not None or not member.checkpoint.exists():
-            continue
-        progress = read_progress(member.checkpoint)
-        if progress.epoch == progress.epochs or not member.complete_metrics():
-            progress.require_longer(config.run.length, member.path)
 
 
 def _join(

@@ -83,7 +83,18 @@ class TrainStep:
         self.device = objective.examples.labels.device
         # sums of this process's losses and of their weights
         self.totals = torch.zeros(2, dtype=torch.float64, device=self.device)
-        self.rebuild()
+        self._forward: Callable[..., tuple[Tensor, Tensor]] = objective
+        if world.size > 1:
+            parallel = nn.parallel.DistributedDataParallel(
+                objective,
+                device_ids=[self.device] if self.device.type == "cuda" else None,
+                gradient_as_bucket_view=True,
+                find_unused_parameters=not objective.uses_all_outputs,
+            )
+            parallel.broadcast_buffers = False  # synchronised norms keep them equal
+            self._forward = parallel
+        if config.run.compile:
+            self._forward = torch.compile(self._forward)
 
     def __call__(self, batch: np.ndarray, rate: float, number: int) -> None:
         """Take step `number`, from 0, on the molecules of all processes, int64 [B]."""
@@ -108,21 +119,6 @@ class TrainStep:
         if self.average is not None:
             self.average.update(self.objective, number)
         self.totals += torch.stack([loss_sum.detach(), count])
-
-    def rebuild(self) -> None:
-        """Build the forward pass again after parameters were frozen or unfrozen."""
-        self._forward: Callable[..., tuple[Tensor, Tensor]] = self.objective
-        if self.world.size > 1:
-            parallel = nn.parallel.DistributedDataParallel(
-                self.objective,
-                device_ids=[self.device] if self.device.type == "cuda" else None,
-                gradient_as_bucket_view=True,
-                find_unused_parameters=not self.objective.uses_all_outputs,
-            )
-            parallel.broadcast_buffers = False  # synchronised norms keep them equal
-            self._forward = parallel
-        if self.config.run.compile:
-            self._forward = torch.compile(self._forward)
 
 
 @torch.no_grad()

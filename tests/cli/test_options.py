@@ -22,7 +22,7 @@ SETTINGS = {
     for setting in settings()
     if setting.options
 }
-TESTED_ELSEWHERE = {"dataset", "data", "from", "freeze-epochs"}  # sources, and fine-tuning
+TESTED_ELSEWHERE = {"dataset", "data", "from"}  # sources, and fine-tuning
 TESTED_ELSEWHERE |= {"allow-leak", "no-test", "auxiliary"}  # flags, and one that may be repeated
 TESTED_ELSEWHERE |= {"no-baseline", "no-refit", "no-training-structures", "own-networks"}
 TESTED_ELSEWHERE |= {"time-column", "time-format"}  # which need --split-type time

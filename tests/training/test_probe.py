@@ -18,7 +18,6 @@ from molsepnorm.training.inputs import with_inputs
 from molsepnorm.training.objectives.supervised import Supervised
 from molsepnorm.training.probe.kernel import kernel_regression
 from runs import outcome, rows_of, stop_at
-from support import Recorder
 
 
 @pytest.fixture
@@ -152,17 +151,14 @@ def test_validation_chooses_the_share_of_the_network(
     assert result.metrics["network_share"] == np.mean(shares)
 
 
-@pytest.mark.parametrize("freeze", [0, 1])
-def test_a_stopped_run_resumes_exactly_after_the_probe(
-    configure, trained, pretrained, tmp_path, freeze
-):
+def test_a_stopped_run_resumes_exactly_after_the_probe(configure, trained, pretrained, tmp_path):
     """At epoch 0, in epoch 1, while epoch 0 is the best, and later."""
 
     class Stop(Callback):
         def on_epoch(self, record, epochs):
             return record.epoch == 0
 
-    settings = {"finetune.start": pretrained, "finetune.freeze_epochs": freeze}
+    settings = {"finetune.start": pretrained}
     whole = outcome(trained(settings).folder)
     for number, stop in enumerate((Stop(), stop_at(2), stop_at(4))):
         parts = tmp_path / f"{number}"
@@ -179,17 +175,6 @@ def test_no_epochs_give_the_probe_alone(trained, pretrained):
     assert [row["epoch"] for row in rows_of(result.folder / "history.csv")] == ["0"]
     assert isinstance(result.model.parts[0], KernelPart)
     assert train(None, result.folder, resume=True).metrics == result.metrics
-
-
-def test_a_run_without_epochs_is_lengthened(configure, trained, pretrained, tmp_path):
-    """No rate depends on its length, so the result equals that of an uninterrupted run."""
-    settings, seen = {"finetune.start": pretrained}, Recorder()
-    train(configure({**settings, "run.epochs": 0}), tmp_path / "run")
-    train(folder=tmp_path / "run", resume=True, epochs=1, callback=seen)
-    assert not any("learning rate" in message for message in seen.warnings)
-    found = outcome(tmp_path / "run")
-    assert found["metrics"].pop("earlier").keys() == {"0"}
-    assert found == outcome(trained({**settings, "run.epochs": 1}).folder)
 
 
 @pytest.mark.parametrize(

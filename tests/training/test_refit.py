@@ -226,20 +226,15 @@ def test_a_forest_is_blended_beside_a_kernel_regression_of_fingerprints(
     np.testing.assert_allclose(predictions(model, rows), expected, rtol=1e-4, atol=1e-5)
 
 
-def test_a_stopped_or_longer_run_equals_an_uninterrupted_one(with_columns, settings, tmp_path):
-    """Also if it was fitted again before, or was killed between that and the scores."""
+def test_a_stopped_run_equals_an_uninterrupted_one(with_columns, settings, tmp_path):
+    """Also if it was killed between the second fit and the scores."""
     settings = {**settings, "run.blend": "forest"}
-    longer = with_columns(LABELS, {**settings, "run.epochs": 2})
-    train(longer, tmp_path / "whole")
+    config = with_columns(LABELS, {**settings, "run.epochs": 2})
+    train(config, tmp_path / "whole")
     expected = outcome(tmp_path / "whole")
-    train(longer, tmp_path / "stopped", callback=stop_at(2))
+    train(config, tmp_path / "stopped", callback=stop_at(2))
     train(folder=tmp_path / "stopped", resume=True)
     assert outcome(tmp_path / "stopped") == expected
-    train(with_columns(LABELS, settings), tmp_path / "longer")
-    train(folder=tmp_path / "longer", resume=True, epochs=2)
-    found = outcome(tmp_path / "longer")
-    assert found["metrics"].pop("earlier").keys() == {"1"}
-    assert found == expected
     (tmp_path / "whole" / "metrics.json").unlink()  # after the model was kept
     train(folder=tmp_path / "whole", resume=True)
     assert outcome(tmp_path / "whole") == expected

@@ -138,7 +138,6 @@ class Metrics(_Record):
     # nearest of so many training molecules
     nearest_train_similarity: dict[str, int | float] = {}
     members: list[dict[str, Any]] = []  # seed, best epoch and scores of each member of an ensemble
-    earlier: dict[str, dict[str, Any]] = {}  # scores after fewer epochs, by their number
     leak: str | None = None  # why the model must not be scored on this data set
 
     @staticmethod

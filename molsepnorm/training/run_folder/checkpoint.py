@@ -14,7 +14,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import Tensor
 
-from molsepnorm.errors import ConfigError, ModelError, counted
+from molsepnorm.errors import ModelError
 from molsepnorm.files.digests import BLANK, KEY, check_sealed, write_sealed
 from molsepnorm.files.reading import check_types
 from molsepnorm.files.writing import clear_errors, replacing
@@ -42,14 +42,6 @@ class Progress:
     best_epoch: int | None = None  # the epoch that is kept, the last with a score close to the best
     history: list[dict[str, Any]] = field(default_factory=list)  # lines of `history.csv`
 
-    def require_longer(self, epochs: int, run: Path) -> None:
-        """Refuse another number of epochs that the run has already trained for."""
-        if epochs != self.epochs and epochs <= self.epoch:
-            raise ConfigError(
-                f"{run} has trained for {counted(self.epoch, 'epoch')}, and --epochs (run.epochs) "
-                f"is {epochs}: choose a higher number"
-            )
-
 
 def save_checkpoint(
     path: Path,
@@ -70,11 +62,6 @@ def save_checkpoint(
     content = json.dumps({"schema": SCHEMA, "progress": asdict(progress)})
     with replacing(path) as scratch:
         write_sealed(scratch, [save(tensors, metadata={"molsepnorm": content, KEY: BLANK})])
-
-
-def read_progress(path: Path) -> Progress:
-    with _opened(path) as file:
-        return _progress(path, file.metadata())
 
 
 def load_checkpoint(

@@ -161,7 +161,6 @@ class RunFolder:
         self.checkpoint = self.path / "checkpoints" / "last.safetensors"
         self._probe = self.path / "checkpoints" / "probe"
         self._auxiliary = self.path / "checkpoints" / "auxiliary"
-        self._earlier = self.path / "checkpoints" / "earlier.json"
 
     @staticmethod
     def of_model(model: Path | str) -> RunFolder | None:
@@ -271,24 +270,6 @@ class RunFolder:
     def complete_metrics(self) -> Metrics | None:
         """Return the scores if the report, the last file that training writes, exists, too."""
         return self.finished_metrics() if self.report.exists() else None
-
-    def lengthen(self, config: TrainConfig) -> None:
-        """Make the run an unfinished one of another length, and keep its scores for `earlier`."""
-        if (metrics := self.finished_metrics()) is not None:
-            scores = metrics.model_dump(mode="json", include={"best_epoch", "val", "test"})
-            write_json(self._earlier, {**metrics.earlier, str(metrics.epochs): scores})
-        with clear_errors(self.path, "write"):
-            self.report.unlink(missing_ok=True)
-            self.metrics.unlink(missing_ok=True)
-        config.save(self.config)
-
-    def earlier(self, epochs: int) -> dict[str, dict[str, Any]]:
-        """Return the scores that the run had after fewer epochs than `epochs`, by their number."""
-        if not self._earlier.exists():
-            return {}
-        damaged = f"{self._earlier} is damaged"
-        earlier = check_types(dict[str, dict[str, Any]], read_json(self._earlier), damaged)
-        return {number: scores for number, scores in earlier.items() if number != str(epochs)}
 
     def write_card(self, text: str) -> None:
         with replacing(self.model / README) as scratch:
