@@ -13,9 +13,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
-from itertools import chain
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -37,9 +36,6 @@ from molsepnorm.predict.screening.library import Library, ScreenTask, find_files
 from molsepnorm.predict.tables import ERROR, cells
 from molsepnorm.tasks.target import interval_names
 from molsepnorm.workers import Workers
-
-Job: TypeAlias = tuple[ScreenTask, float]
-"""A task, and the score below which no row can be among the best."""
 
 _FILE, _ROW = "source_file", "source_row"  # columns that are added
 _MANIFEST, _PARTS, _REJECTED, _TOP = "manifest.json", "parts", "rejected", "top"
@@ -130,7 +126,7 @@ def screen(
             )
     work = _work(predictor, library, folder, options)
     with ExitStack() as stack:
-        do: Callable[[Iterable[Job]], Iterator[Done]] = partial(map, work)
+        do: Callable[[Iterable[ScreenTask]], Iterator[Done]] = partial(map, work)
         if predictor.device.type == "cpu" and predictor.processes > 1:
             shared = predictor.precision, predictor.level, predictor.domain
             alone = replace(work, predictor=Predictor(predictor.model, "cpu", 1, *shared))
@@ -152,11 +148,6 @@ class Ranking:
     def __str__(self) -> str:
         return f"{self.column}, {'smallest' if self.ascending else 'largest'} first"
 
-    def scores(self, table: pd.DataFrame) -> np.ndarray:  # float64 (n,)
-        """Return numbers that are larger for better rows, and NaN where the value is missing."""
-        numbers = table[self.column].to_numpy(dtype=np.float64)
-        return -numbers if self.ascending else numbers
-
     def best(self, table: pd.DataFrame) -> pd.DataFrame:
         """Return the best rows, the best first; of equal rows, the first are kept."""
         ordered = table.dropna(subset=[self.column]).sort_values(
@@ -173,14 +164,12 @@ class Done:
     """Name of the task."""
     counts: dict[str, int]
     """Number of `rows`, of those that were `kept`, and of those that failed, `rejected`."""
-    scores: np.ndarray | None = None
-    """float64 [kept]: see `Ranking.scores`; None without a ranking."""
 
 
 @dataclass(frozen=True)
 class Work:
-    """Predicts the rows of a task, and writes those that pass the filter and the ranking. The part
-    is written last, so the task is finished where it exists."""
+    """Predicts the rows of a task, and writes those that pass the filter, or the best of them. The
+    part is written last, so the task is finished where it exists."""
 
     predictor: Predictor
     library: Library
@@ -189,10 +178,8 @@ class Work:
     chosen: Filter | None = None
     ranking: Ranking | None = None
 
-    def __call__(self, job: Job) -> Done:
-        task, least = job
-        library = self.library
-        table = task.table
+    def __call__(self, task: ScreenTask) -> Done:
+        library, table = self.library, task.table
         features = {name: table[name].tolist() for name in library.features} or None
         predicted = self.predictor.to_frame(table[library.smiles_column].tolist(), features)
         errors = predicted.pop(ERROR)
@@ -210,17 +197,14 @@ class Work:
         kept = pd.concat([table, predicted.drop(columns="smiles")], axis=1)[valid]
         if self.chosen is not None:
             kept = kept[self.chosen(kept.assign(**numbers))]
-        scores = None
         if self.ranking is not None:
-            kept = kept[self.ranking.scores(kept) >= least]
             kept = self.ranking.best(kept).sort_index()
-            scores = self.ranking.scores(kept)
         counts = {"rows": len(table), "kept": len(kept), "rejected": int((~valid).sum())}
         if counts["rejected"]:
             rejected = table.assign(**{ERROR: errors})[~valid]
             _write_part(_part(self.folder, _REJECTED, task.name), rejected)
         _write_part(_part(self.folder, _PARTS, task.name), kept, counts)
-        return Done(task.name, counts, scores)
+        return Done(task.name, counts)
 
 
 def _work(predictor: Predictor, library: Library, folder: Path, options: ScreenOptions) -> Work:
@@ -313,27 +297,17 @@ def _ranking(predictor: Predictor, columns: FilterColumns, options: ScreenOption
 def _run(
     work: Work,
     options: ScreenOptions,
-    do: Callable[[Iterable[Job]], Iterator[Done]],
+    do: Callable[[Iterable[ScreenTask]], Iterator[Done]],
     on_progress: Callable[[ScreenProgress], None],
 ) -> ScreenProgress:
     """Do the tasks that are not finished, in the locked folder."""
     folder, ranking, content = work.folder, work.ranking, _content(work, options)
     progress = ScreenProgress(ranked_by=content["ranked_by"])
     finished: dict[str, dict[str, int]] = {}
-    scores = np.empty(0)  # of the best rows so far, ascending
-
-    def jobs() -> Iterator[Job]:
-        """Yield the tasks that are not finished, each with the worst of the best scores so far."""
-        for task in work.library.tasks(options.rows_per_part):
-            if task.name not in finished:
-                is_full = ranking is not None and len(scores) == ranking.count
-                yield task, float(scores[0]) if is_full else -np.inf
 
     def count_in(done: Done) -> None:
-        nonlocal scores, progress
+        nonlocal progress
         finished[done.name] = done.counts
-        if ranking is not None and done.scores is not None:
-            scores = np.sort(np.concatenate([scores, done.scores]))[-ranking.count :]
         sums = {name: getattr(progress, name) + count for name, count in done.counts.items()}
         progress = replace(progress, parts=len(finished), **sums)
 
@@ -342,10 +316,11 @@ def _run(
 
     _check_folder(folder, json.loads(json.dumps(content)))  # as it is read again
     write_manifest()  # before anything else, since it marks the folder as that of a screen
-    for done in _finished(folder, ranking):
+    for done in _finished(folder):
         count_in(done)
     on_progress(progress)
-    for done in do(jobs()):
+    tasks = work.library.tasks(options.rows_per_part)
+    for done in do(task for task in tasks if task.name not in finished):
         count_in(done)
         on_progress(progress)
     if ranking is not None:
@@ -368,18 +343,14 @@ def _check_folder(folder: Path, content: Mapping[str, Any]) -> None:
         )
     begun = read_json(folder / _MANIFEST)
     try:
-        differences = [] if begun["model"] == content["model"] else ["another model"]
-        differences += [
-            f"{name} {_shown(begun['options'].get(name))}, now {_shown(value)}"
-            for name, value in content["options"].items()
-            if begun["options"].get(name) != value
-        ]
-        old, new = begun["inputs"], content["inputs"]
-        changed = [each["file"] for each in chain(old, new) if each not in old or each not in new]
-        if changed:
-            differences.append(f"{changed[0]}, which has changed, or is named in only one of them")
-        elif old != new:
-            differences.append("the files in another order")
+        old, new = begun["options"], content["options"]
+        options = [name for name, value in new.items() if old.get(name) != value]
+        files = [each["file"] for each in content["inputs"] if each not in begun["inputs"]]
+        differences = ["another model"] * (begun["model"] != content["model"])
+        differences += [f"another {name} ({old.get(name)}, now {new[name]})" for name in options]
+        differences += [f"another file {name}, or it has changed" for name in files[:1]]
+        if not files and begun["inputs"] != content["inputs"]:
+            differences.append("other files, or in another order")
     except (TypeError, KeyError, AttributeError):
         raise ModelError(
             f"{folder / _MANIFEST} is damaged, or is not the manifest of a screen: choose another "
@@ -392,11 +363,7 @@ def _check_folder(folder: Path, content: Mapping[str, Any]) -> None:
         )
 
 
-def _shown(value: Any) -> str:
-    return "none" if value is None else f"'{value}'"
-
-
-def _finished(folder: Path, ranking: Ranking | None) -> Iterator[Done]:
+def _finished(folder: Path) -> Iterator[Done]:
     """Yield the finished parts that are not damaged, and delete rejected rows without a part."""
     with clear_errors(folder, "write"):
         for kind in (_PARTS, _REJECTED):
@@ -407,7 +374,7 @@ def _finished(folder: Path, ranking: Ranking | None) -> Iterator[Done]:
             if path.stem not in present:
                 path.unlink()
     for name in present:
-        if (done := _read_part(_part(folder, _PARTS, name), ranking)) is not None:
+        if (done := _read_part(_part(folder, _PARTS, name))) is not None:
             yield done
 
 
@@ -452,18 +419,11 @@ def _write_part(path: Path, table: pd.DataFrame, counts: Mapping[str, int] | Non
         scratch.write_bytes(sink.getvalue())
 
 
-def _read_part(path: Path, ranking: Ranking | None) -> Done | None:
+def _read_part(path: Path) -> Done | None:
     """Return a finished part; None if its file is damaged."""
     arrow, parquet = map(importlib.import_module, ("pyarrow", "pyarrow.parquet"))
     try:
-        with open(path, "rb") as opened:
-            file = parquet.ParquetFile(opened)
-            counts = json.loads(file.schema_arrow.metadata[_KEY])
-            counts = {name: counts[name] for name in ("rows", "kept", "rejected")}
-            scores = None
-            if ranking is not None:
-                table = file.read([ranking.column], use_threads=False)
-                scores = ranking.scores(table.to_pandas())
-        return Done(path.stem, counts, scores)
+        counts = json.loads(parquet.read_schema(path).metadata[_KEY])
+        return Done(path.stem, {name: counts[name] for name in ("rows", "kept", "rejected")})
     except (arrow.ArrowException, OSError, LookupError, TypeError, ValueError):
         return None

@@ -194,9 +194,9 @@ def count_work(monkeypatch) -> list[str]:
     """Return a list to which the name of each task that is done is added."""
     done, real = [], Work.__call__
 
-    def counted(self, job):
-        done.append(job[0].name)
-        return real(self, job)
+    def counted(self, task):
+        done.append(task.name)
+        return real(self, task)
 
     monkeypatch.setattr(Work, "__call__", counted)
     return done
@@ -252,9 +252,9 @@ def test_a_part_that_is_damaged_or_deleted_is_computed_again(
 def _screen_slowly(predictor, library, folder, options):
     real = Work.__call__
 
-    def slow(self, job):
+    def slow(self, task):
         time.sleep(0.01)
-        return real(self, job)
+        return real(self, task)
 
     Work.__call__ = slow
     torch.set_num_threads(1)  # OpenMP's other threads do not survive the fork
@@ -322,17 +322,17 @@ def test_another_model_or_other_files_or_options_are_refused(
 ):
     screened(library)
     every = tree(tmp_path / "out")
-    with pytest.raises(ConfigError, match="holds a screen with .*filter none, now 'y > 0'"):
+    with pytest.raises(ConfigError, match="holds a screen with another filter .None, now y > 0."):
         screened(library, filter="y > 0")
     with pytest.raises(ConfigError, match="out holds a screen with another model. Start"):
         screened(library, by=Predictor(small_model(seed=1)))
-    with pytest.raises(ConfigError, match="a screen with .*c.csv.gz, which has changed, or"):
+    with pytest.raises(ConfigError, match="a screen with other files"):
         screened(library[:2])
-    with pytest.raises(ConfigError, match="the files in another order"):
+    with pytest.raises(ConfigError, match="a screen with other files"):
         screened(library[::-1])
     assert tree(tmp_path / "out") == every
     molecules(26).to_csv(library[1], index=False)
-    with pytest.raises(ConfigError, match="a screen with .*b.csv, which has changed"):
+    with pytest.raises(ConfigError, match="a screen with another file .*b.csv, or it"):
         screened(library)
 
 
