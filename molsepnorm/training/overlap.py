@@ -8,17 +8,15 @@ from functools import lru_cache
 from itertools import chain
 from pathlib import Path
 
-from molsepnorm.data import datasets
 from molsepnorm.data.datasets import Dataset
-from molsepnorm.errors import MolsepnormError, counted
-from molsepnorm.files.reading import read_json
+from molsepnorm.errors import ModelError, MolsepnormError, counted
 from molsepnorm.model import SUPERVISED, PropertyModel
 from molsepnorm.model.folder import find_folder
 from molsepnorm.model.training_molecules import TRAINING_FILE
 from molsepnorm.molecules.featurize.standardize import LEVELS, Level, molecule_key
 from molsepnorm.pretrained import resolve
 from molsepnorm.training.config import FREE, TrainConfig
-from molsepnorm.training.recipes import encoding, load_config
+from molsepnorm.training.recipes import load_config
 from molsepnorm.training.run_folder.folder import RunFolder
 
 _MAX_KNOWN = 0.05
@@ -64,32 +62,31 @@ def about_overlap(dataset: Dataset, config: TrainConfig) -> tuple[int, str]:
 def trained_on_before(dataset: Dataset, start: Path, level: Level) -> list[str]:
     """Return the SMILES of validation and test molecules that the start was trained on.
 
-    The start knows the training molecules of its run, and of the runs that this one started from in
-    turn; without a run folder, or for a run on data in memory, those in the model folder. Molecules
-    of pre-training and of named data sets are not compared. Each is compared as its run read it,
-    with the scored molecules at the higher level of standardisation of that run and `level`, the
-    new one, and without their salts.
+    The start knows the molecules in its model folder and, if it is the model of a run, those of the
+    models that this run started from in turn. Molecules of pre-training and of named data sets are
+    not compared. Each is compared as its model reads it, with the scored molecules at the higher
+    level of standardisation of that model and `level`, the new one, and without their salts.
+
+    Raises:
+        ModelError: a model has no training molecules, or its folder is damaged.
     """
     if dataset.smiles is None:
         return []
     known: dict[Level, set[str]] = defaultdict(set)
     visited: set[Path] = set()
     folder: Path | None = start
-    while folder is not None:
-        run = RunFolder.of_model(resolve(folder))
-        if run is None:
-            if folder == start or resolve(folder).exists():
-                _add_molecules_of_model(known, folder)
+    while folder is not None and (folder == start or resolve(folder).exists()):
+        run, path = RunFolder.of_model(resolve(folder)), find_folder(folder).resolve()
+        if path in visited:
             break
-        if run.path.resolve() in visited:
-            break
-        visited.add(run.path.resolve())
-        config = load_config(config=run.config)
-        if config.data.in_memory:
-            _add_molecules_of_model(known, run.path)
-        elif config.data.table is not None and config.objective.name == SUPERVISED:
-            _add_molecules_of_run(known, run, config)
-        folder = config.finetune.start
+        visited.add(path)
+        config = None if run is None else load_config(config=run.config)
+        if (path / TRAINING_FILE).is_file():
+            model = PropertyModel.from_pretrained(path)
+            known[model.standardize] |= {*model.training_molecules().smiles}
+        elif config and config.objective.name == SUPERVISED and not config.data.dataset:
+            raise ModelError(f"{path} does not hold them (--no-training-structures)")
+        folder = None if config is None else config.finetune.start
     compared = {own: max(own, level, key=LEVELS.index) for own in known}
     scored = (dataset.store.rows[dataset.splits[split]] for split in ("val", "test"))
     texts = {_key(text, level): text for text in map(dataset.smiles.__getitem__, chain(*scored))}
@@ -107,23 +104,3 @@ def _forms(smiles: str, level: Level) -> set[str]:
 
 
 _key = lru_cache(maxsize=100_000)(molecule_key)
-
-
-def _add_molecules_of_model(known: dict[Level, set[str]], folder: Path) -> None:
-    """Add the training molecules that a model folder has, if any."""
-    if (find_folder(folder) / TRAINING_FILE).is_file():
-        model = PropertyModel.from_pretrained(folder)
-        known[model.standardize] |= {*model.training_molecules().smiles}
-
-
-def _add_molecules_of_run(
-    known: dict[Level, set[str]], run: RunFolder, config: TrainConfig
-) -> None:
-    """Add the molecules that the networks of a run were trained on."""
-    dataset = datasets.load(run.with_own_splits(config.data), encoding(config))
-    run.require_same_data(dataset, splits=False)
-    assert dataset.smiles is not None
-    splits, metrics = read_json(run.splits)[0], run.written_metrics()
-    again = metrics is not None and "network" in metrics.refit
-    level, rows = config.data.standardize, splits["train"] + splits["val"] * again
-    known[level] |= {molecule_key(dataset.smiles[row], level) for row in rows}

@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from molsepnorm.analysis.observe import observed
 from molsepnorm.devices import Precision
 from molsepnorm.model import ExtraArrays, Inputs, PropertyModel
 from molsepnorm.molecules.encodings.encoding import EncodedGraphs
@@ -17,7 +18,6 @@ from molsepnorm.molecules.featurize.descriptors import Environments
 from molsepnorm.nn.batch import GraphBatch
 from molsepnorm.nn.graphormer import Graphormer, empty_network
 from molsepnorm.nn.layer import GraphormerLayer
-from molsepnorm.nn.observe import observed
 from molsepnorm.nn.parts import FAST, PLAIN
 
 _TINY = 1e-7  # the smallest probability that has a log-odds

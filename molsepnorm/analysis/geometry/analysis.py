@@ -21,6 +21,7 @@ from molsepnorm.analysis.geometry.measures import (
     singular_values,
     uniformity,
 )
+from molsepnorm.analysis.observe import embedding_sites, layer_embeddings
 from molsepnorm.data.datasets import DataConfig
 from molsepnorm.data.store import GraphStore
 from molsepnorm.devices import pick_device
@@ -29,7 +30,6 @@ from molsepnorm.model import ExtraArrays, Inputs, PropertyModel
 from molsepnorm.model.parts import infer
 from molsepnorm.nn.batch import GraphBatch
 from molsepnorm.nn.dropout import draws_at_random, dropout_alone
-from molsepnorm.nn.observe import embedding_sites, layer_embeddings
 from molsepnorm.pretrained import resolve
 from molsepnorm.tasks import Task
 from molsepnorm.tasks.metrics import mean_and_sd
@@ -37,7 +37,7 @@ from molsepnorm.training.evaluation import select
 from molsepnorm.training.recipes import load_config
 from molsepnorm.training.run_folder.folder import RunFolder
 
-TOKEN, ATOMS = "graph token", "mean of atoms"  # as in `nn.observe.layer_embeddings`
+TOKEN, ATOMS = "graph token", "mean of atoms"  # as in `analysis.observe.layer_embeddings`
 
 MEASURES = {
     "effective_rank": "effective rank",
@@ -76,7 +76,7 @@ class EmbeddingStatistics:
     """Statistics of n embeddings at one site of a network; see `geometry.measures`."""
 
     site: str
-    """One of `nn.observe.embedding_sites`."""
+    """One of `analysis.observe.embedding_sites`."""
     of: str
     """`TOKEN` or `ATOMS`."""
     effective_rank: float

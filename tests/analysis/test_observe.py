@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 import torch
 
+from molsepnorm.analysis.observe import embedding_sites, layer_embeddings
 from molsepnorm.molecules import featurize
 from molsepnorm.nn import GraphormerConfig
-from molsepnorm.nn.observe import embedding_sites, layer_embeddings
 from support import SMALL, batch_of, far_from_initial
 
 
