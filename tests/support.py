@@ -40,13 +40,6 @@ SMALL = {
 }
 """Settings of a `GraphormerConfig`, with degrees, distances and paths that molecules exceed."""
 
-CONTRASTIVE = {
-    "objective.name": "pretraining",
-    "objective.descriptors": 0,
-    "objective.contrastive": 1,
-}
-"""Settings of a run whose only loss is the contrastive one."""
-
 
 def kept(errors: Sequence[float]) -> int:
     """The index of the epoch that is kept of those with these validation errors."""

@@ -147,13 +147,12 @@ def pretrain(
 ) -> None:
     """Train a model on structures without labels, as a start for `train --from`.
 
-    The weights of the losses are settings: objective.teacher, objective.descriptors and
-    objective.contrastive.
+    The weights of the losses are settings: objective.teacher and objective.descriptors.
 
     \b
     molsepnorm pretrain --data molecules.smi --output runs/pretrained
     molsepnorm pretrain --data molecules.smi --teacher vectors.parquet
-    molsepnorm pretrain --data a.csv --data b.parquet --set objective.contrastive=1 --epochs 5
+    molsepnorm pretrain --data a.csv --data b.parquet --epochs 5
     molsepnorm pretrain --resume runs/pretrained
     molsepnorm train --data my.csv --targets logS --from runs/pretrained
     """

@@ -112,10 +112,6 @@ class PretrainingConfig(ObjectiveConfig):
     """Weight of the regression of RDKit's 2D descriptors."""
     descriptor_share: float = Field(0.7, gt=0, le=1)
     """Share of the descriptors of each molecule that count in a training step."""
-    contrastive: float = Field(0.0, ge=0, le=1000)
-    """Weight of the contrastive loss of two dropout views per molecule (SimCSE)."""
-    temperature: float = Field(0.05, gt=0, le=1000)
-    """Temperature of the contrastive loss."""
 
     @model_validator(mode="after")
     def _check(self) -> PretrainingConfig:

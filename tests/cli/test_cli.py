@@ -94,7 +94,7 @@ BAD = [
     (2, "exists and is not empty", "train --data {made}/data.csv -o {made}/run"),
     (1, "cannot write", "train --data {made}/data.csv -o {made}/data.csv/run"),
     (1, "not a run that can be resumed", "train --resume ."),
-    (2, "takes no other option than --epochs", "train --resume {made}/run --layers 5"),
+    (2, "takes no other option than --quiet", "train --resume {made}/run --layers 5"),
     (1, "model.safetensors missing", "predict --model incomplete --smiles C"),
     (1, "upgrade molsepnorm", "predict --model newer --smiles C"),
     (1, "there is a folder of that name", "predict --model {made}/run --smiles C -o ."),

@@ -4,9 +4,14 @@ from __future__ import annotations
 
 import pytest
 import torch
+from torch.nn import functional as F
 
-from molsepnorm.nn.dropout import ByteDropout
+from molsepnorm.molecules import featurize
+from molsepnorm.nn import GraphormerConfig
+from molsepnorm.nn.dropout import ByteDropout, dropout_alone
+from support import SMALL, batch_of, far_from_initial
 
+GRAPHS = [featurize.get("zinc")(text) for text in ("CCO", "c1ccccc1", "CC(=O)N", "C", "C1CC1O")]
 MANY = 1 << 20
 SIGMAS = 5  # of a normal deviate: one false alarm in two million, and the seeds are fixed
 
@@ -109,3 +114,23 @@ def test_gradcheck(p: float) -> None:
     zeros = call(x) == 0
     assert zeros.any()
     assert not zeros.all()
+
+
+@pytest.mark.parametrize("training", [False, True])
+def test_dropout_alone_leaves_norms_and_modes_as_they_are(training):
+    config = GraphormerConfig(**{**SMALL, "norm": "sep-bn", "dropout": 0.3})
+    network, batch = far_from_initial(config), batch_of(GRAPHS, config)
+    network.train(training)
+    modes = [module.training for module in network.modules()]
+    before = {name: value.clone() for name, value in network.state_dict().items()}
+    one = batch_of(GRAPHS[:1], network.config)  # a batch norm could not train on it
+    with dropout_alone(network), torch.no_grad():
+        first, second = network.embed(one), network.embed(one)
+        averages = torch.stack([network.embed(batch) for _ in range(30)]).mean(0)
+    assert not torch.equal(first, second)
+    assert [module.training for module in network.modules()] == modes
+    for name, value in network.state_dict().items():
+        assert torch.equal(value, before[name]), name
+    with torch.no_grad():
+        plain = network.eval().embed(batch)
+    assert F.cosine_similarity(averages, plain).min() > 0.5

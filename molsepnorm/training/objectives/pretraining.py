@@ -5,30 +5,26 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from molsepnorm.data.datasets.dataset import Dataset
 from molsepnorm.errors import ConfigError, DataError, InvalidMolecule
 from molsepnorm.model import PropertyModel
 from molsepnorm.molecules.featurize.smiles import canonical_smiles
 from molsepnorm.nn.batch import GraphBatch
-from molsepnorm.nn.dropout import draws_at_random, dropout_alone
-from molsepnorm.nn.graphormer import Graphormer
 from molsepnorm.optional import require_package
-from molsepnorm.sepnorm.kernels import at_least_float32
 from molsepnorm.tasks import Task
 from molsepnorm.training.config import PretrainingConfig, TrainConfig
 from molsepnorm.training.distributed import DistributedContext
 from molsepnorm.training.inputs import structure_features
 from molsepnorm.training.objectives.objective import Examples, Objective, refuse_metric
 
+_LOSSES = "teacher", "descriptors"  # the settings that hold their weights
 _LIMIT = 6.0  # of standardised values, so that rare extreme ones do not dominate
 _SAMPLE = 50_000  # training molecules from which the scaling is estimated
 _TAILS = (0.1, 99.9)  # percentiles to which values are limited
@@ -47,20 +43,16 @@ class Regression(nn.Module):
     mean: Tensor
     scale: Tensor
 
-    def __init__(
-        self, network: Graphormer, examples: Examples, settings: PretrainingConfig, *, name: str
-    ) -> None:
+    def __init__(self, width: int, examples: Examples, name: str, share: float) -> None:
         super().__init__()
-        self.examples, self.name = examples, name
-        self.share = settings.descriptor_share if name == "descriptors" else 1.0
+        self.examples, self.name, self.share = examples, name, share
         mean, scale = examples.arrays[f"{name}_scaling"]
         self.register_buffer("mean", mean.clone(), persistent=False)
         self.register_buffer("scale", scale.clone(), persistent=False)
-        self.head = nn.Linear(network.embedding_width, len(mean))
+        self.head = nn.Linear(width, len(mean))
 
-    def forward(
-        self, network: Graphormer, read: Tensor, batch: GraphBatch, graphs: Tensor
-    ) -> Tensor:
+    def forward(self, read: Tensor, graphs: Tensor) -> Tensor:
+        """Return the mean loss of molecules `graphs`, int64 [B], from their embeddings (B, R)."""
         values = self.examples.arrays[self.name][graphs].float()  # (B, D)
         used = ~values.isnan()
         if self.training and self.share < 1:
@@ -68,49 +60,6 @@ class Regression(nn.Module):
         targets = ((values - self.mean) / self.scale).clamp(-_LIMIT, _LIMIT).nan_to_num()
         errors = (self.head(read).float() - targets).square()
         return (errors * used).sum() / used.sum().clamp(min=1)
-
-
-class Contrastive(nn.Module):
-    """The contrastive loss of two embeddings per molecule, computed with two dropout masks.
-
-    Each view is a separate forward pass, so that the statistics of a batch norm do not reveal the
-    pairs. In training the first view is the pass that all losses share. With several processes,
-    each uses its own molecules as negatives.
-
-    Source: Gao et al., "SimCSE: Simple Contrastive Learning of Sentence Embeddings", EMNLP 2021,
-    arXiv 2104.08821, section 3. What differs: there both views are in one batch, which is the same
-    without a batch norm.
-    """
-
-    def __init__(
-        self, network: Graphormer, examples: Examples, settings: PretrainingConfig
-    ) -> None:
-        super().__init__()
-        if not draws_at_random(network):
-            raise ConfigError(
-                "contrastive learning needs a network with dropout, such as model.dropout: 0.1"
-            )
-        self.temperature = settings.temperature
-
-    def forward(
-        self, network: Graphormer, read: Tensor, batch: GraphBatch, graphs: Tensor
-    ) -> Tensor:
-        if self.training:
-            return info_nce(read, network.embed(batch), self.temperature)
-        with dropout_alone(network):
-            return info_nce(network.embed(batch), network.embed(batch), self.temperature)
-
-
-PRETEXTS: dict[str, Callable[..., nn.Module]] = {
-    "teacher": partial(Regression, name="teacher"),
-    "descriptors": partial(Regression, name="descriptors"),
-    "contrastive": Contrastive,
-}
-"""The losses, by the name of the setting that holds their weight.
-
-Each returns the mean loss of a batch of molecules `graphs`, int64 [B], whose embeddings are `read`
-(B, R), and may call the network again.
-"""
 
 
 def clipped_scaling(values: np.ndarray, train: np.ndarray) -> np.ndarray:  # (2, D)
@@ -129,37 +78,17 @@ def clipped_scaling(values: np.ndarray, train: np.ndarray) -> np.ndarray:  # (2,
     return np.stack([np.nanmean(chosen, axis=0), np.where(constant, 1.0, scale)]).astype(np.float32)
 
 
-def info_nce(first: Tensor, second: Tensor, temperature: float = 0.05) -> Tensor:  # ()
-    r"""Return the contrastive loss, which identifies the other view of each molecule in the batch.
-
-    .. math::
-
-        -\frac1{2B} \sum_i \Bigl[ \log\frac{e_{ii}}{\sum_j e_{ij}}
-            + \log\frac{e_{ii}}{\sum_j e_{ji}} \Bigr], \qquad e_{ij} = e^{u_i \cdot v_j / \tau}
-
-    with u and v the views (B, d), scaled to length one, in float32 or more. If all views are equal,
-    the loss is log B. It is 0 for a single molecule, which has no negatives.
-
-    Source: van den Oord et al., "Representation Learning with Contrastive Predictive Coding",
-    arXiv 1807.03748, eq. 4; the cosine and the temperature τ of SimCSE, arXiv 2104.08821, eq. 1.
-    What differs: the loss is symmetric in the two views, as in Radford et al., ICML 2021,
-    arXiv 2103.00020.
-    """
-    with torch.autocast(first.device.type, enabled=False):
-        u, v = (F.normalize(at_least_float32(view), dim=1) for view in (first, second))
-        logits = u @ v.T / temperature  # (B, B)
-        partner = torch.arange(len(first), device=first.device)
-        return (F.cross_entropy(logits, partner) + F.cross_entropy(logits.T, partner)) / 2
-
-
 class Pretraining(Objective):
     """The weighted sum of the losses whose weight is not 0, over one forward pass of the body."""
 
     def __init__(self, model: PropertyModel, examples: Examples, config: TrainConfig) -> None:
         super().__init__(model, examples, config)
         settings, self.weights = _weights(config)
-        losses = {name: PRETEXTS[name](self.network, examples, settings) for name in self.weights}
-        self.losses = nn.ModuleDict(losses)
+        width = self.network.embedding_width
+        shares = {"descriptors": settings.descriptor_share}
+        self.losses = nn.ModuleDict(
+            {name: Regression(width, examples, name, shares.get(name, 1)) for name in self.weights}
+        )
 
     @staticmethod
     def prepare(
@@ -172,14 +101,11 @@ class Pretraining(Objective):
             warnings += more
         if "descriptors" in weights:
             if dataset.smiles is None:
-                raise ConfigError(
-                    f"{dataset.name} has no SMILES for descriptors: use objective.contrastive"
-                )
+                raise ConfigError(f"{dataset.name} has no SMILES for descriptors: use a table")
             smiles = dataset.smiles_of(slice(None))
             arrays |= structure_features(smiles, ["descriptors"], progress)
-        for name in ("teacher", "descriptors"):
-            if name in weights:
-                arrays[f"{name}_scaling"] = clipped_scaling(arrays[name], dataset.splits["train"])
+        for name in weights:
+            arrays[f"{name}_scaling"] = clipped_scaling(arrays[name], dataset.splits["train"])
         return replace(dataset, arrays=arrays, warnings=warnings)
 
     @staticmethod
@@ -194,21 +120,18 @@ class Pretraining(Objective):
 
     def _means(self, batch: GraphBatch, graphs: Tensor) -> list[Tensor]:
         read = self.network.embed(batch)  # (B, R)
-        return [self.losses[name](self.network, read, batch, graphs) for name in self.weights]
+        return [self.losses[name](read, graphs) for name in self.weights]
 
     def validate(
         self, graphs: np.ndarray, world: DistributedContext
     ) -> tuple[float, dict[str, float]]:
-        """Return the loss, and each loss without its weight, with fixed random numbers."""
+        """Return the loss, and each loss without its weight."""
 
         def sums(batch: GraphBatch, indices: Tensor) -> Tensor:
             means = torch.stack(self._means(batch, indices))
             return len(indices) * torch.cat([means, means.new_ones(1)])
 
-        device = self.examples.labels.device
-        with torch.random.fork_rng([device] if device.type == "cuda" else []):
-            torch.manual_seed(self.config.run.seed)
-            *totals, count = self.totals(sums, len(self.weights) + 1, graphs, world)
+        *totals, count = self.totals(sums, len(self.weights) + 1, graphs, world)
         scores = {name: total / count for name, total in zip(self.weights, totals, strict=True)}
         return sum(self.weights[name] * score for name, score in scores.items()), scores
 
@@ -216,11 +139,11 @@ class Pretraining(Objective):
 def _weights(config: TrainConfig) -> tuple[PretrainingConfig, dict[str, float]]:
     settings = config.objective
     assert isinstance(settings, PretrainingConfig)
-    weights = {name: getattr(settings, name) for name in PRETEXTS}
+    weights = {name: getattr(settings, name) for name in _LOSSES}
     if not any(weights.values()):
         raise ConfigError(
-            "all weights of the objective pretraining are 0: set one of "
-            f"{', '.join(f'objective.{name}' for name in PRETEXTS)} above 0"
+            "all weights of the objective pretraining are 0: set objective.teacher or "
+            "objective.descriptors above 0"
         )
     return settings, {name: weight for name, weight in weights.items() if weight}
 

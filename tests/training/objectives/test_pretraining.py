@@ -14,14 +14,17 @@ import torch
 from rdkit import Chem
 
 from molsepnorm.data import datasets
-from molsepnorm.errors import ConfigError, DataError
+from molsepnorm.data.batching.collate import GraphTensors
+from molsepnorm.errors import DataError
 from molsepnorm.model import Inputs, PropertyModel, encoding_of
 from molsepnorm.tasks import Task
 from molsepnorm.training import load_config, train
 from molsepnorm.training.distributed import DistributedContext
+from molsepnorm.training.loop import Schedule
 from molsepnorm.training.objectives import Examples
-from molsepnorm.training.objectives.pretraining import PRETEXTS, Pretraining, clipped_scaling
+from molsepnorm.training.objectives.pretraining import Pretraining, Regression, clipped_scaling
 from molsepnorm.training.recipes import architecture
+from molsepnorm.training.step import estimate_statistics
 from runs import outcome, require_exact_resume, rows_of
 from support import far_from_initial
 
@@ -38,11 +41,11 @@ NETWORK = {
     "run.epochs": 3,
     "objective.name": "pretraining",
 }
-ALL = {"teacher": 1.5, "descriptors": 1.0, "contrastive": 0.25}
+ALL = {"teacher": 1.5, "descriptors": 1.0}
 
 
 def weights(**values: float) -> dict[str, float]:
-    return {f"objective.{name}": values.get(name, 0.0) for name in PRETEXTS}
+    return {f"objective.{name}": values.get(name, 0.0) for name in ALL}
 
 
 def write_vectors(path, smiles: list[str]) -> np.ndarray:
@@ -97,13 +100,8 @@ def descriptors():
     scaling = clipped_scaling(values, np.arange(10, 40))
     arrays = {"descriptors": values, "descriptors_scaling": scaling}
     arrays = {name: torch.from_numpy(array) for name, array in arrays.items()}
-    network = torch.nn.Module()
-    network.embedding_width = 5
     torch.manual_seed(0)
-    settings = load_config(
-        "molecules.csv", overrides={"objective.name": "pretraining"}
-    ).objective.model_copy(update={"descriptor_share": 0.3})
-    loss = PRETEXTS["descriptors"](network, Examples(None, None, None, None, arrays), settings)
+    loss = Regression(5, Examples(None, None, None, None, arrays), "descriptors", share=0.3)
     return loss, values, scaling
 
 
@@ -124,7 +122,7 @@ def test_the_loss_of_descriptors_is_that_of_a_loop(descriptors):
     assert limited == 2
     assert len(errors) < 48
     with torch.no_grad():
-        found = loss(None, read, None, graphs)
+        found = loss(read, graphs)
     assert float(found) == pytest.approx(np.mean(errors), rel=1e-5)
 
 
@@ -137,7 +135,7 @@ def test_in_training_a_share_of_the_descriptors_counts(descriptors):
     counts = np.zeros(12)
     torch.manual_seed(1)
     for _ in range(2000):
-        found = loss(None, torch.zeros(1, 5), None, torch.tensor([4]))
+        found = loss(torch.zeros(1, 5), torch.tensor([4]))
         (gradient,) = torch.autograd.grad(found, loss.head.bias)
         counts += (gradient != 0).numpy()
     assert not counts[~there].any()
@@ -147,7 +145,7 @@ def test_in_training_a_share_of_the_descriptors_counts(descriptors):
 def test_a_molecule_without_any_descriptor_has_no_loss(descriptors):
     loss, *_ = descriptors
     loss.examples.arrays["descriptors"][2] = torch.nan
-    found = loss(None, torch.ones(1, 5), None, torch.tensor([2]))
+    found = loss(torch.ones(1, 5), torch.tensor([2]))
     found.backward()
     assert found.item() == 0
     assert not loss.head.weight.grad.any()
@@ -169,7 +167,7 @@ def test_the_teachers_loss_is_that_of_its_standardised_vectors(configure, tmp_pa
     known = vectors[train[train > 0] - 1]
     targets = (vectors[[6, 2, 18]] - known.mean(0)) / known.std(0)
     with torch.no_grad():
-        found = loss(None, read, None, torch.tensor([7, 0, 3, 19]))
+        found = loss(read, torch.tensor([7, 0, 3, 19]))
         errors = (loss.head(read)[[0, 2, 3]].numpy() - targets) ** 2
     assert float(found) == pytest.approx(errors.mean(), rel=1e-3)
 
@@ -227,43 +225,29 @@ def test_the_scaling_ignores_outliers_constants_and_missing_values():
 
 
 def test_the_sum_is_that_of_the_parts(configure):
-    """Each loss alone, with the same network, heads and random numbers."""
+    """Each loss alone, with the same network and heads."""
     objective, _ = objective_of(configure(40, weights(**ALL)))
     objective.eval()
     graphs = np.arange(30)
     batch, indices = objective.examples.graphs.cut(graphs, 2), torch.arange(30)
     with torch.no_grad():
-        torch.manual_seed(0)
         loss_sum, count = objective(batch, indices)
-        torch.manual_seed(0)
         read, total = objective.network.embed(batch), 0.0
         for name, weight in ALL.items():
-            total += weight * objective.losses[name](objective.network, read, batch, indices)
+            total += weight * objective.losses[name](read, indices)
     assert count == 30
     torch.testing.assert_close(loss_sum / 30, total)
 
 
 def test_validation_returns_the_mean_of_each_loss(configure):
-    """Over all batches, whose sizes differ, always with the same random numbers."""
+    """Over all batches, whose sizes differ."""
     objective, _ = objective_of(configure(40, weights(**ALL)))
     objective.eval()
-    state = torch.get_rng_state()
     graphs = np.arange(37)
     loss, scores = objective.validate(graphs, DistributedContext())
     assert objective.validate(graphs, DistributedContext()) == (loss, scores)
-    assert torch.equal(torch.get_rng_state(), state)
     assert scores.keys() == ALL.keys()
     assert loss == pytest.approx(sum(ALL[name] * score for name, score in scores.items()))
-
-
-def test_a_set_without_smiles_needs_no_descriptors(configure):
-    config = configure(20, weights(contrastive=1))
-    zinc = datasets.load(config.data, encoding_of(architecture(config)))
-    zinc = replace(zinc, name="zinc", smiles=None)
-    assert Pretraining.prepare(config, zinc, None).arrays == zinc.arrays
-    config = config.changed(weights(descriptors=1))
-    with pytest.raises(ConfigError, match=r"no SMILES.*objective.contras"):
-        Pretraining.prepare(config, zinc, None)
 
 
 # Runs
@@ -291,7 +275,6 @@ def test_a_stopped_run_resumes_exactly(configure, tmp_path):
     require_exact_resume(config, tmp_path / "whole", tmp_path / "parts", 4)
     state = outcome(tmp_path / "parts")["state"]
     assert "average/losses.descriptors.head.weight" in state
-    assert not any("losses.contrastive" in name for name in state)  # it has no weights
 
 
 def test_the_saved_model_is_the_body_alone_and_a_run_starts_from_it(configure, tmp_path):
@@ -317,6 +300,25 @@ def test_the_saved_model_is_the_body_alone_and_a_run_starts_from_it(configure, t
     free = body_of(train(load_config(table, overrides=settings), tmp_path / "free").folder)
     changed = [name for name, value in before.items() if not torch.equal(free[name], value)]
     assert len(changed) > 0.8 * len(before)
+
+
+def test_training_without_labels_leaves_statistics_of_the_saved_weights(configure, tmp_path):
+    """The batch norms of the saved model have their statistics estimated."""
+    settings = {"model.norm": "sep-rms-bn", "optim.ema": None}
+    config = configure(60, {**weights(descriptors=1), **settings})
+    train(config, tmp_path / "run")
+    model = PropertyModel.from_pretrained(tmp_path / "run")
+    saved = {name: buffer.clone() for name, buffer in model.network.named_buffers()}
+    assert any("running_var" in name for name in saved)
+    dataset = datasets.load(config.data, model.encoding)
+    tensors = GraphTensors.of(dataset.store)
+    schedule = Schedule(config.run, dataset.splits["train"], tensors.sizes)
+    batches = schedule.statistics_batches()
+    estimate_statistics(
+        model.network, (tensors.cut(each, config.run.max_groups) for each in batches)
+    )
+    for name, buffer in model.network.named_buffers():
+        torch.testing.assert_close(buffer, saved[name])
 
 
 def body_of(folder) -> dict[str, torch.Tensor]:
