@@ -69,10 +69,10 @@ def verify(folder: Path, as_json: bool) -> None:
     if as_json:
         print_json([asdict(check) for check in checks])
     else:
-        width = max(len(check.file) for check in checks)
+        width = max(len(check.path) for check in checks)
         for check in checks:
-            say(one_line(f"{check.file:<{width}}  {check.status}"))
-    damaged = [check for check in checks if check.status == "damaged"]
+            say(one_line(f"{check.path:<{width}}  {'damaged' if check.problem else 'intact'}"))
+    damaged = [check for check in checks if check.problem]
     for check in damaged:
         say(one_line(f"Error: {check.problem}"), err=True)
     if damaged:
