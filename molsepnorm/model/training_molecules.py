@@ -19,7 +19,7 @@ import numpy as np
 
 from molsepnorm.errors import ModelError
 from molsepnorm.files.writing import clear_errors
-from molsepnorm.molecules.featurize.standardize import Level
+from molsepnorm.molecules.featurize.standardize import Level, molecule_key
 from molsepnorm.tasks.domain import compared
 
 TRAINING_FILE = "training_molecules.gz"
@@ -95,6 +95,16 @@ class TrainingMolecules:
         )
         arrays = self.fingerprints[rows], self.labels[rows], self.bounds[rows]
         return TrainingMolecules(smiles, *arrays, dict(zip(self.further, further, strict=True)))
+
+    def holds(self, smiles: Sequence[str], level: Level) -> np.ndarray:
+        """Return which of n molecules are among these, bool (n,), whatever their spelling. The
+        SMILES have the standard form of `level`, that of the model."""
+        from molsepnorm.molecules.featurize.fingerprints import fingerprints_of
+
+        alike = {bits.tobytes() for bits in fingerprints_of(smiles)[0]}
+        pairs = zip(self.smiles, self.fingerprints, strict=True)
+        known = {molecule_key(text, level) for text, bits in pairs if bits.tobytes() in alike}
+        return np.array([molecule_key(text, "none") in known for text in smiles], dtype=bool)
 
     def read(self) -> TrainingMolecules:
         """Return itself; see `TrainingFile.read`."""

@@ -13,7 +13,6 @@ from molsepnorm.data.datasets import DataConfig, Dataset
 from molsepnorm.devices import Precision, pick_device
 from molsepnorm.errors import ConfigError, DataError
 from molsepnorm.model import ExtraArrays, Inputs, PropertyModel
-from molsepnorm.molecules.featurize.fingerprints import fingerprints_of, with_one_text
 from molsepnorm.pretrained import resolve
 from molsepnorm.tasks import check_labels
 from molsepnorm.tasks.transforms import NO_TRANSFORM
@@ -268,13 +267,8 @@ def _seen(run: RunFolder, split: str) -> str | None:
 
 def _trained_on(model: PropertyModel, dataset: Dataset, graphs: np.ndarray) -> str | None:
     """Return how many of these molecules (n,) the model was trained on, if any."""
-    smiles = dataset.source_smiles
-    if not model.structures or smiles is None:
+    if not model.structures or dataset.smiles is None:
         return None
-    known = model.training_molecules()
-    scored = [smiles[row] for row in dataset.store.rows[graphs].tolist()]
-    bits = np.concatenate([known.fingerprints, fingerprints_of(dataset.smiles_of(graphs))[0]])
-    texts = with_one_text([*known.smiles, *scored], bits, model.standardize)
-    trained = {*texts[: len(known)]}
-    count = sum(text in trained for text in texts[len(known) :])
+    smiles = dataset.smiles_of(graphs)
+    count = int(model.training_molecules().holds(smiles, model.standardize).sum())
     return f"the model is trained on {count:,} of these molecules" if count else None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from dataclasses import replace
 from functools import lru_cache
 from itertools import chain
@@ -72,7 +71,9 @@ def trained_on_before(dataset: Dataset, start: Path, level: Level) -> list[str]:
     """
     if dataset.smiles is None:
         return []
-    known: dict[Level, set[str]] = defaultdict(set)
+    scored = (dataset.store.rows[dataset.splits[split]] for split in ("val", "test"))
+    texts = {_key(text, level): text for text in map(dataset.smiles.__getitem__, chain(*scored))}
+    seen: set[str] = set()
     visited: set[Path] = set()
     folder: Path | None = start
     while folder is not None and (folder == start or resolve(folder).exists()):
@@ -83,22 +84,22 @@ def trained_on_before(dataset: Dataset, start: Path, level: Level) -> list[str]:
         config = None if run is None else load_config(config=run.config)
         if (path / TRAINING_FILE).is_file():
             model = PropertyModel.from_pretrained(path)
-            known[model.standardize] |= {*model.training_molecules().smiles}
+            own, known = model.standardize, model.training_molecules()
+            pairs = [
+                (form, text)
+                for text in texts.values()
+                for form in _forms(text, max(own, level, key=LEVELS.index))
+            ]
+            held = known.holds([form for form, _ in pairs], own)
+            seen |= {text for (_, text), is_held in zip(pairs, held, strict=True) if is_held}
         elif config and config.objective.name == SUPERVISED and not config.data.dataset:
             raise ModelError(f"{path} does not hold them (--no-training-structures)")
         folder = None if config is None else config.finetune.start
-    compared = {own: max(own, level, key=LEVELS.index) for own in known}
-    scored = (dataset.store.rows[dataset.splits[split]] for split in ("val", "test"))
-    texts = {_key(text, level): text for text in map(dataset.smiles.__getitem__, chain(*scored))}
-    return [
-        text
-        for text in texts.values()
-        if any(_forms(text, compared[own]) & molecules for own, molecules in known.items())
-    ]
+    return [text for text in texts.values() if text in seen]
 
 
 def _forms(smiles: str, level: Level) -> set[str]:
-    """Return the molecule as a run of this level reads it, and without its salts."""
+    """Return the molecule as it is standardised at a level, and without its salts."""
     forms = {_key(smiles, level)}
     return forms | {_key(smiles, "salts")} if "." in smiles else forms
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import hashlib
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from molsepnorm.errors import ModelError
 from molsepnorm.model.training_molecules import TrainingFile, TrainingMolecules
+from molsepnorm.molecules.featurize.fingerprints import packed_morgan
 
 
 def molecules(*smiles: str, seed: int = 0) -> TrainingMolecules:
@@ -76,3 +78,11 @@ def test_a_molecule_that_parts_write_differently_has_one_smiles():
     assert both.smiles == ("CCO", "CCN", "CCC", "CCO")
     labels, bounds, _ = both.measured
     assert labels[3].tolist() == labels[0].tolist() and bounds[3].tolist() == bounds[0].tolist()
+
+
+def test_a_molecule_is_found_whatever_its_spelling():
+    written, standard = ["C[N+](C)(C)C.[Cl-]", "OCC", "C[C@H](O)F"], ["C[N+](C)(C)C", "OCC"]
+    known = molecules(*written)
+    known = replace(known, fingerprints=packed_morgan([*standard, written[2]]))
+    asked = ["CCO", "C[N+](C)(C)C", "C[C@@H](O)F", "CC(O)F", "CCN", "not read"]
+    assert known.holds(asked, "salts").tolist() == [True, True, False, False, False, False]
