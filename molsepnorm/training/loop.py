@@ -20,7 +20,6 @@ from molsepnorm.errors import ConfigError, ModelError
 from molsepnorm.model import PropertyModel
 from molsepnorm.nn.graphormer import Graphormer, empty_network
 from molsepnorm.sepnorm.batch_norm import synchronize_norms
-from molsepnorm.training.auxiliary import Auxiliary
 from molsepnorm.training.callback import Callback, EpochRecord
 from molsepnorm.training.config import RunConfig, TrainConfig
 from molsepnorm.training.distributed import DistributedContext, device_of_rank
@@ -153,12 +152,10 @@ class Trainer:
         self.write(lambda run: checkpoint.save_checkpoint(run.checkpoint, *parts))
 
     def start(self) -> None:
-        """Write what computes inputs, the probe and the first checkpoint."""
-        if (predicted := self.dataset.predicted) or self.model.molecules is not None:
-            auxiliary = Auxiliary(self.model.auxiliary, predicted)
-            self.write(lambda run: run.keep_auxiliary(auxiliary, self.model))
-        if (probe := self.probe) is not None:
-            self.write(lambda run: run.keep_probe(probe))
+        """Write the probe, what computes inputs, and the first checkpoint."""
+        predicted, kept = self.dataset.predicted, self.probe or self.model
+        if self.probe is not None or predicted or kept.molecules is not None:
+            self.write(lambda run: run.keep_start(kept, predicted))
         self.save()
 
     def fit(self) -> bool:

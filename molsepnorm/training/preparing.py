@@ -63,7 +63,9 @@ def prepare(
     objective = OBJECTIVES[config.objective.name]
     progress = callback.on_progress
     dataset = world.main_process_first(lambda: objective.prepare(config, dataset, progress))
-    probe = None if resumed is None else resumed.probe()
+    probe = None if resumed is None else resumed.start()
+    if probe is not None and probe.network_part is not None:  # the run has no probe
+        probe = None
     inputs = fit_inputs(config, dataset)
     if auxiliary is None:
         auxiliary = Auxiliary()

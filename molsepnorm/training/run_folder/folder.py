@@ -159,8 +159,7 @@ class RunFolder:
         self.model = self.path / "model"
         self.members = self.path / "members"
         self.checkpoint = self.path / "checkpoints" / "last.safetensors"
-        self._probe = self.path / "checkpoints" / "probe"
-        self._auxiliary = self.path / "checkpoints" / "auxiliary"
+        self._start = self.path / "checkpoints" / "start"
 
     @staticmethod
     def of_model(model: Path | str) -> RunFolder | None:
@@ -216,9 +215,8 @@ class RunFolder:
     def begin(self, config: TrainConfig, dataset: Dataset, loaded: LoadedWeights | None) -> None:
         """Write the files that are known before training, and remove what a killed run left."""
         with clear_errors(self.path, "write"):
-            for left in (self._probe, self._auxiliary):
-                if left.is_dir():
-                    shutil.rmtree(left)
+            if self._start.is_dir():
+                shutil.rmtree(self._start)
         start = {} if loaded is None else {"loaded_weights": asdict(loaded)}
         write_json(self.environment, _environment(dataset) | start)
         config.save(self.config)
@@ -275,32 +273,28 @@ class RunFolder:
         with replacing(self.model / README) as scratch:
             scratch.write_text(text, encoding="utf-8")
 
-    def keep_probe(self, probe: PropertyModel) -> None:
-        probe.save_pretrained(self._probe)
+    def keep_start(self, model: PropertyModel, predicted: Mapping[str, np.ndarray]) -> None:
+        """Write the probe, or else the model before its first step, and the predictions of its
+        auxiliary models, float32 (G,)."""
+        model.save_pretrained(self._start)
+        if predicted:
+            values = np.stack([*predicted.values()])
+            with replacing(self._start / _PREDICTED) as scratch:
+                write_array(scratch, _PREDICTED, np.float32, values.shape, [values.tobytes()])
 
-    def probe(self) -> PropertyModel | None:
-        return PropertyModel.from_pretrained(self._probe) if self._probe.exists() else None
-
-    def keep_auxiliary(self, auxiliary: Auxiliary, model: PropertyModel) -> None:
-        """Write the auxiliary models and columns of molecules, with the model that reads both."""
-        model.save_pretrained(self._auxiliary)
-        if not auxiliary.predicted:
-            return
-        values = np.stack([*auxiliary.predicted.values()])
-        with replacing(self._auxiliary / _PREDICTED) as scratch:
-            write_array(scratch, _PREDICTED, np.float32, values.shape, [values.tobytes()])
+    def start(self) -> PropertyModel | None:
+        return PropertyModel.from_pretrained(self._start) if self._start.exists() else None
 
     def auxiliary(self, molecules: int) -> Auxiliary:
         """Return the auxiliary models of the run, their predictions for its G molecules, and the
         columns of molecules."""
-        if not self._auxiliary.exists():
+        if (model := self.start()) is None:
             return Auxiliary()
-        model = PropertyModel.from_pretrained(self._auxiliary)
-        names, path = model.inputs.predicted, self._auxiliary / _PREDICTED
-        if not names:
-            return Auxiliary(molecules=model.molecules)
-        values = open_array(path, _PREDICTED, np.float32, (len(names), molecules))
-        predicted = dict(zip(names, np.array(values), strict=True))
+        predicted, names = dict[str, np.ndarray](), model.inputs.predicted
+        if names:
+            path, shape = self._start / _PREDICTED, (len(names), molecules)
+            values = np.array(open_array(path, _PREDICTED, np.float32, shape))
+            predicted = dict(zip(names, values, strict=True))
         return Auxiliary(model.auxiliary, predicted, molecules=model.molecules)
 
     def best(self) -> PropertyModel:
