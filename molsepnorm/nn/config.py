@@ -100,8 +100,6 @@ class GraphormerConfig:
     readout: ReadoutKind = "token"
     """Input of the head: the graph token, the mean or sum of the atoms, or the token and one of
     them. layers is the token and the mean after every layer."""
-    head: Literal["linear", "mlp"] = "linear"
-    """Output head: one linear map, or two with a GELU in between."""
 
     atom_sizes: tuple[_Positive, ...] = Field(default=(28,), min_length=1)
     """Number of values of each atom feature (ZINC has one feature)."""
@@ -117,7 +115,7 @@ class GraphormerConfig:
     """Number of molecule-level features, which are concatenated to the input of the head (F)."""
     columns: int = _SIZE
     """Number of the molecule-level features that are feature columns of the table; they are the
-    last ones. The weights of a linear head depend on them (`molsepnorm.nn.parts`)."""
+    last ones. The weights of the head depend on them (`molsepnorm.nn.parts`)."""
     outputs: int = Field(default=1, ge=0, le=1_000_000)
     """Number of outputs per molecule; 0 for a network that was pre-trained without targets."""
 

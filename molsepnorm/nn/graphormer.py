@@ -109,9 +109,8 @@ class Graphormer(nn.Module):
         initialize(self, self.config)
         if isinstance(self.head, ConditionalLinear):
             nn.init.zeros_(self.head.interactions)
-        first = self.head[0] if isinstance(self.head, nn.Sequential) else self.head
-        if isinstance(first, nn.Linear) and self.config.molecule_features:
-            nn.init.zeros_(first.weight[:, -self.config.molecule_features :])
+        if self.config.molecule_features:
+            nn.init.zeros_(self.head.weight[:, -self.config.molecule_features :])
 
 
 def empty_network(config: GraphormerConfig, parts: Parts = FAST) -> Graphormer:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import NamedTuple
 
 import torch
@@ -37,15 +37,13 @@ def make_readout(config: GraphormerConfig, parts: Parts) -> Readout | GraphToken
     return parts.readout(kind, config.width)
 
 
-def make_head(config: GraphormerConfig, width: int) -> nn.Module:
-    if config.head == "linear":
-        if not config.columns:
-            return _output_layer(width, config.outputs)
-        features = config.molecule_features - config.columns, config.columns
-        return ConditionalLinear(width, config.outputs, *features)
-    return nn.Sequential(
-        nn.Linear(width, config.width), nn.GELU(), _output_layer(config.width, config.outputs)
-    )
+def make_head(config: GraphormerConfig, width: int) -> nn.Linear:
+    if not config.outputs:
+        return _NoOutputs(width, 0).requires_grad_(False)
+    if not config.columns:
+        return nn.Linear(width, config.outputs)
+    features = config.molecule_features - config.columns, config.columns
+    return ConditionalLinear(width, config.outputs, *features)
 
 
 class _NoOutputs(nn.Linear):
@@ -55,22 +53,13 @@ class _NoOutputs(nn.Linear):
         pass
 
 
-def _output_layer(width: int, outputs: int) -> nn.Linear:
-    return nn.Linear(width, outputs) if outputs else _NoOutputs(width, 0).requires_grad_(False)
-
-
 def in_head(name: str) -> bool:
     return name.partition(".")[0] == "head"
 
 
-INTERACTIONS = "head.interactions"
-"""Name of the weights v of a `ConditionalLinear` in the state of a network."""
-
-
-def output_layer(names: Iterable[str]) -> tuple[str, str]:
-    """Return the names of the outputs' weight and bias among those of a network's state."""
-    weight, bias = [n for n in names if in_head(n) and n != INTERACTIONS][-2:]
-    return weight, bias
+WEIGHT, BIAS, INTERACTIONS = "head.weight", "head.bias", "head.interactions"
+"""Names of the output weights in the state of a network; the last are the v of a
+`ConditionalLinear`."""
 
 
 class ConditionalLinear(nn.Linear):

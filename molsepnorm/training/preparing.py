@@ -82,8 +82,7 @@ def prepare(
         lambda: with_unexplained(dataset, inputs, progress, molecules)
     )
     can_blend = baseline.may_blend(config, dataset)
-    linear, supervised = config.model.head == "linear", config.objective.name == SUPERVISED
-    is_probed = config.finetune.probe and linear and supervised
+    is_probed = config.finetune.probe and config.objective.name == SUPERVISED
     read = inputs if probe is None else probe.inputs
     if start is not None and is_probed:
         read = probe_inputs(config, dataset, inputs, may_blend or can_blend)

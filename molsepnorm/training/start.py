@@ -3,8 +3,7 @@
 The body is loaded as it is, which needs the same featuriser and architecture. The head, which
 computes the outputs, is loaded target by target: one of the same name, kind, classes and transform
 keeps its outputs if its labels fit them (`unfit_targets`), other targets start with new weights.
-The head of a pre-trained model is not loaded, nor one of two layers if the extra inputs differ. A
-head of one layer reads new inputs with weights of 0 at first.
+The head of a pre-trained model is not loaded. A head reads new inputs with weights of 0 at first.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from molsepnorm.errors import ConfigError, ModelError, first_of
 from molsepnorm.model import SUPERVISED, ExtraArrays, Inputs, PropertyModel, weights_digest
 from molsepnorm.model.parts import NetworkPart
 from molsepnorm.nn.config import FROM_DATA
-from molsepnorm.nn.parts import INTERACTIONS, in_head, output_layer
+from molsepnorm.nn.parts import BIAS, INTERACTIONS, WEIGHT, in_head
 from molsepnorm.tasks import Target
 from molsepnorm.training.config import FREE, FinetuneConfig, TrainConfig, other_architecture
 from molsepnorm.training.recipes import architecture
@@ -167,13 +166,11 @@ def load_weights(
     """
     network, task, same_inputs = model.network, model.task, model.inputs == start.inputs
     known = {}
-    has_outputs = start.objective == SUPERVISED and start.network.config.outputs > 0
-    if has_outputs and (same_inputs or network.config.head == "linear"):
+    if start.objective == SUPERVISED and start.network.config.outputs:
         targets = zip(start.task.targets, start.task.columns(), strict=True)
         known = {target.meaning: (target, rows) for target, rows in targets}
     ours, theirs = network.state_dict(), start.network.state_dict()
-    weight, bias = output_layer(ours)
-    common = ours[weight].shape[1] - (0 if same_inputs else model.inputs.width)  # channels
+    common = ours[WEIGHT].shape[1] - (0 if same_inputs else model.inputs.width)  # channels
     interact = same_inputs and INTERACTIONS in ours and INTERACTIONS in theirs
     same, outputs = [], 0
     for target, rows in zip(task.targets, task.columns(), strict=True):
@@ -181,8 +178,8 @@ def load_weights(
             continue
         source, source_rows = known[target.meaning]
         ratio, shift = source.rescaling_to(target)
-        ours[weight][rows, :common] = theirs[weight][source_rows, :common] * ratio
-        ours[bias][rows] = theirs[bias][source_rows] * ratio + shift
+        ours[WEIGHT][rows, :common] = theirs[WEIGHT][source_rows, :common] * ratio
+        ours[BIAS][rows] = theirs[BIAS][source_rows] * ratio + shift
         if interact:
             ours[INTERACTIONS][rows] = theirs[INTERACTIONS][source_rows] * ratio
         same.append(target.name)
@@ -191,13 +188,10 @@ def load_weights(
         if name.startswith("molecule_features.") and not same_inputs:
             if width := start.encoding.molecule_features:  # of the featuriser, which are the first
                 ours[name][:width] = value[:width]
-        elif name not in (weight, bias, INTERACTIONS) and (same or not in_head(name)):
+        elif not in_head(name):
             ours[name].copy_(value)
     sizes = {name: parameter.numel() for name, parameter in network.named_parameters()}
-    new = {name for name in sizes if in_head(name)}
-    if same:
-        new &= {weight, bias, INTERACTIONS}
-    body = sum(size for name, size in sizes.items() if name not in new)
+    body = sum(size for name, size in sizes.items() if not in_head(name))
     of_output = common + 1 + (ours[INTERACTIONS][0].numel() if interact else 0)
     loaded, parameters = body + outputs * of_output, sum(sizes.values())
     others = tuple(name for name in task.names if name not in same)

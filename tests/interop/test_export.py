@@ -67,7 +67,7 @@ CONFIGS: dict[str, dict[str, Any]] = {
     "slim": {},
     "zinc": ZINC,
     "token-only": {**ZINC, "readout": "token", "pair_hidden": 0},
-    "layers": {**ZINC, "readout": "layers", "head": "mlp"},
+    "layers": {**ZINC, "readout": "layers"},
     "features": {"molecule_features": 5, "readout": "sum"},
     "post": {**ZINC, "norm_order": "post"},
     "shared-batch": {"norm": "shared-bn", "readout": "mean"},

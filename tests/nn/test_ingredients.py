@@ -34,7 +34,7 @@ INGREDIENTS: dict[str, dict] = {
     "RRWP, linear": {"pair_walks": 6, "pair_hidden": 0},
     "RRWP and RWSE": {"pair_walks": 3, "node_walks": 6},
     "mean": {"readout": "mean"},
-    "sum": {"readout": "sum", "head": "mlp"},
+    "sum": {"readout": "sum"},
     "token and mean": {"readout": "token+mean", "norm": "shared"},
     "post-norm": {"norm_order": "post"},
     "post-norm, local": {"norm_order": "post", "local": "gine", "readout": "token+sum"},
@@ -211,7 +211,7 @@ def slow_forward(model: Graphormer, graph: MolGraph) -> Tensor:  # (outputs,)
     "options",
     [
         *(ALL, ALL | {"readout": "token+sum"}),
-        ALL | {"readout": "mean", "norm": "shared-bn", "head": "mlp", "pair_hidden": 0},
+        ALL | {"readout": "mean", "norm": "shared-bn", "pair_hidden": 0},
         *(ALL | {"norm_order": "post"}, ALL | {"norm_order": "post", "readout": "token+mean"}),
         *({"norm": name} for name in NORMS),
     ],

@@ -106,16 +106,6 @@ def test_labels_in_another_unit_get_new_output_weights(
     assert loaded["new_targets"] == ([] if fits else ["y"])
 
 
-@pytest.mark.parametrize(("name", "same"), [("y", True), ("other", False)])
-def test_the_hidden_layer_of_a_head_is_loaded_with_a_shared_target(name, same):
-    start = _model(Target("y", "regression"), head="mlp")
-    new = _model(Target(name, "regression"), head="mlp")
-    loaded = load_weights(new, start)
-    for part in (0, 2):
-        assert torch.equal(new.network.head[part].weight, start.network.head[part].weight) == same
-    assert (loaded.loaded == loaded.parameters) == same
-
-
 def test_a_head_that_was_never_trained_is_not_loaded(start):
     """Only a supervised objective trains the head; the model folder names the objective."""
     model = PropertyModel.from_pretrained(start)
@@ -128,12 +118,11 @@ def test_a_head_that_was_never_trained_is_not_loaded(start):
     assert torch.equal(new.network.head.weight, before)
 
 
-@pytest.mark.parametrize("head", ["linear", "mlp"])
-def test_a_model_without_targets_gives_its_body_to_any_task(head):
+def test_a_model_without_targets_gives_its_body_to_any_task():
     """The head is new; a model without targets can be trained further, too."""
-    pretrained = replace(_model(head=head), objective="pretraining")
+    pretrained = replace(_model(), objective="pretraining")
     for targets in ((Target("y", "regression"), Target("z", "binary")), ()):
-        new = _model(*targets, head=head)
+        new = _model(*targets)
         before = {name: tensor.clone() for name, tensor in new.network.state_dict().items()}
         loaded = load_weights(new, pretrained)
         old = pretrained.network.state_dict()

@@ -232,9 +232,7 @@ class KernelPart(Part):
 def encoder_of(network: Graphormer, own: int) -> Graphormer:
     """Return a copy of a network that reads out every layer, has no outputs, and reads the `own`
     first molecule-level features, those of the featuriser."""
-    config = replace(
-        network.config, readout="layers", head="linear", columns=0, molecule_features=own, outputs=0
-    )
+    config = replace(network.config, readout="layers", columns=0, molecule_features=own, outputs=0)
     encoder = empty_network(config)
     state = {name: each for name, each in network.state_dict().items() if not in_head(name)}
     state = {n: e[:own] if n.startswith("molecule_features.") else e for n, e in state.items()}

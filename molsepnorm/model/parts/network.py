@@ -19,7 +19,7 @@ from molsepnorm.molecules.encodings.encoding import EncodingSpec
 from molsepnorm.nn.batch import GraphBatch
 from molsepnorm.nn.config import GraphormerConfig
 from molsepnorm.nn.graphormer import Graphormer, empty_network
-from molsepnorm.nn.parts import INTERACTIONS, output_layer
+from molsepnorm.nn.parts import BIAS, INTERACTIONS, WEIGHT
 from molsepnorm.tasks import NO_INPUTS, ExtraInputs, Task
 
 _LIMITS = {"cpu": (256, 1 << 20), "cuda": (4096, 1 << 21)}
@@ -61,9 +61,8 @@ class NetworkPart(Part):
 
     def rescale(self, old: Task, new: Task) -> None:
         state = self.network.state_dict()
-        weight, bias = output_layer(state)
-        weights = [state[name] for name in (weight, INTERACTIONS) if name in state]
-        old.rescale_outputs(new, weights, state[bias])
+        weights = [state[name] for name in (WEIGHT, INTERACTIONS) if name in state]
+        old.rescale_outputs(new, weights, state[BIAS])
 
     def state(self) -> tuple[dict[str, Any], dict[str, Tensor]]:
         return asdict(self.network.config), self.network.state_dict()
