@@ -96,17 +96,10 @@ class Predictor:
         return self._run(EncodedRows([], [], nearest, np.empty(shape), alerts=alerts))[0]
 
     @staticmethod
-    def from_pretrained(
-        folder: Path | str,
-        device: str = "cpu",
-        processes: int = 1,
-        precision: Precision = "fp32",
-        level: float | None = None,
-        domain: bool = False,
-    ) -> Predictor:
-        """Load a model from the folder of a run or a model, or by the name of a shipped one."""
-        model = PropertyModel.from_pretrained(folder)
-        return Predictor(model, device, processes, precision, level, domain)
+    def from_pretrained(folder: Path | str, **options: Any) -> Predictor:
+        """Load a model from the folder of a run or a model, or by the name of a shipped one.
+        Options are the arguments of `Predictor`."""
+        return Predictor(PropertyModel.from_pretrained(folder), **options)
 
     def predict(self, smiles: Iterable[str], columns: Cells | None = None) -> list[Prediction]:
         """Return the predictions in the order of the SMILES.

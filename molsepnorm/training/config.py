@@ -180,10 +180,6 @@ class FinetuneConfig(_Section):
     allow_leak: Annotated[bool, "--allow-leak", "Fine-tuning"] = False
     """Train and score the model on a data set that its card excludes; metrics.json then says so."""
 
-    @property
-    def label(self) -> str:
-        return "a model in memory" if self.start is None else str(self.start)
-
 
 def _checked_time(text: str) -> str:
     seconds_of(text)

@@ -97,11 +97,11 @@ def prepare(
     warnings = [*dataset.warnings, *about_molecules(dataset, molecules)]
     new_targets = tuple[str, ...]()
     if start is not None:
-        unfit, label = unfit_targets(model, start, dataset, extra), config.finetune.label
+        unfit, label = unfit_targets(model, start, dataset, extra), str(config.finetune.start)
         loaded = load_weights(model, start, unfit)
         new_targets = loaded.new_targets if is_probed else ()
         warnings += about_start(start, model, label, loaded, unfit)
-        if config.finetune.start is not None and task.targets:
+        if task.targets:
             count, warning = world.main_process_first(lambda: about_overlap(dataset, config))
             loaded = replace(loaded, trained_on=count)
             warnings += [warning] * bool(warning)

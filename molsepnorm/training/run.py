@@ -102,7 +102,6 @@ def train_on(
     folder: Path | str | None = None,
     *,
     resume: bool = False,
-    model: PropertyModel | None = None,
     callback: Callback | Iterable[Callback] | None = None,
 ) -> TrainingResult:
     """Train on a data set that is already loaded; without a folder, no file is written.
@@ -110,17 +109,14 @@ def train_on(
     Args:
         dataset: encoded molecules, labels and splits. If its test split is empty, the result has
             no metrics.
-        model: trained model to start from, instead of `finetune.start`.
 
     Raises:
-        ConfigError: the model does not fit the data set, or as in `train`.
-        DataError, ModelError, StorageError: as in `train`.
+        ConfigError, DataError, ModelError, StorageError: as in `train`.
     """
     if resume:
         if folder is None:
             raise ConfigError("resume=True needs the folder of the run")
-        if model is None:
-            config, _ = with_unseen_start(config, dataset)
+        config, _ = with_unseen_start(config, dataset)
         _require_same_settings(config, RunFolder(folder))
     if config.run.ensemble > 1:
         raise ConfigError(
@@ -128,7 +124,7 @@ def train_on(
             "seed each, and join their models with molsepnorm.model.join"
         )
     run = None if folder is None else RunFolder(folder)
-    return _train(config, dataset, run, Callbacks(callback), resume=resume, model=model)
+    return _train(config, dataset, run, Callbacks(callback), resume=resume)
 
 
 def _train(
@@ -139,7 +135,6 @@ def _train(
     *,
     resume: bool,
     may_blend: bool = False,
-    model: PropertyModel | None = None,
     auxiliary: Auxiliary | None = None,
 ) -> TrainingResult:
     """Train one model; without a data set, load the configured one.
@@ -161,18 +156,18 @@ def _train(
                 world.on_main_process(run.require_new)
         device = device_of_rank(config.run.device, world)
         world.require_batch(config.run.batch_size)
-        start = None if resume else starting_model(config, model)
+        start = None if resume else starting_model(config)
         if dataset is None:
             dataset = world.main_process_first(lambda: load_dataset(config))
-        if start is not None and model is None:
+        if start is not None:
             preferred = config
             config, dataset = with_unseen_start(config, dataset)
-            start = start if config is preferred else starting_model(config, None)
+            start = start if config is preferred else starting_model(config)
         if config.objective.name != SUPERVISED:
             dataset.require_test("Pre-training")
         config = with_length(config, dataset)
         if start is not None:
-            require_same_meaning(start, dataset.targets, config.data, config.finetune.label)
+            require_same_meaning(start, dataset.targets, config.data, str(config.finetune.start))
         # restored for the caller at the end
         stack.enter_context(torch.random.fork_rng([device] if device.type == "cuda" else []))
         stack.enter_context(on_device(device))

@@ -51,13 +51,12 @@ class LoadedWeights:
         return text
 
 
-def starting_model(config: TrainConfig, model: PropertyModel | None) -> PropertyModel | None:
-    """Return the model to start from, if any: `model`, or the one that `finetune.start` names."""
-    start = open_start(config.finetune) if model is None else model
+def starting_model(config: TrainConfig) -> PropertyModel | None:
+    """Return the model to start from, if any."""
+    start, name = _open_start(config.finetune), config.finetune.start
     if start is None:
         return None
     start.leak(config.data.dataset, config.finetune.allow_leak)
-    name = str(config.finetune.start) if model is None else "the start"
     featurizer = datasets.featurizer_of(config.data)
     if start.featurizer != featurizer:
         raise ConfigError(
@@ -78,7 +77,7 @@ def starting_model(config: TrainConfig, model: PropertyModel | None) -> Property
     return replace(start, parts=(part,), weights=np.ones(1), calibration=(), auxiliary=auxiliary)
 
 
-def open_start(config: FinetuneConfig) -> PropertyModel | None:
+def _open_start(config: FinetuneConfig) -> PropertyModel | None:
     """Read the model that a run starts from; None for random weights."""
     if config.start is None:
         for name, field in FinetuneConfig.model_fields.items():

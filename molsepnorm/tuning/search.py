@@ -28,7 +28,6 @@ from molsepnorm.training.overlap import with_unseen_start
 from molsepnorm.training.recipes import load_config, load_dataset
 from molsepnorm.training.run import train_on, with_length
 from molsepnorm.training.run_folder.folder import RunFolder
-from molsepnorm.training.start import open_start
 from molsepnorm.tuning.result import TrialRecord, Tuning
 
 if TYPE_CHECKING:
@@ -81,7 +80,6 @@ def tune(
     budgeted = check_search(config, trials, budget)
     data = load_splits(config, splits)
     config, _ = with_unseen_start(config, data[0])
-    start = open_start(config.finetune)
     config = with_length(config, data[0])
     values = make_space(config, space, fixed)
     may_blend(config, data[0])  # for the best configuration
@@ -104,7 +102,7 @@ def tune(
         stops = [watch, Callbacks(callback), StopWhen(lambda: time.monotonic() > end)]
         try:
             for dataset in data:
-                result = train_on(tried, dataset, model=start, callback=stops)
+                result = train_on(tried, dataset, callback=stops)
                 if not result.finished and not (watch.behind or time.monotonic() > end):
                     raise Interrupted
                 if not result.finished or not watch.end_split():

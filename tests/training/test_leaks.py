@@ -9,9 +9,7 @@ import pytest
 from molsepnorm.data import datasets
 from molsepnorm.data.datasets import DataConfig
 from molsepnorm.errors import ConfigError
-from molsepnorm.model import PropertyModel, encoding_of
-from molsepnorm.training import evaluate, load_config, train, train_on
-from molsepnorm.training.recipes import architecture
+from molsepnorm.training import evaluate, load_config, train
 
 SHORT = {"run.epochs": 2, "run.batch_size": 8, "run.device": "cpu"}
 
@@ -45,17 +43,6 @@ def test_training_on_an_excluded_data_set_stops_before_any_work(
     ):
         train(on_zinc(), tmp_path / "run")
     assert all(path.name.startswith(".") for path in _files(tmp_path / "run"))
-
-
-def test_a_model_in_memory_is_refused_too(shipped, on_zinc):
-    model = PropertyModel.from_pretrained(shipped.name)
-    config = on_zinc().changed({"finetune.start": None})
-    dataset = datasets.load(config.data, encoding_of(architecture(config)))
-    with pytest.raises(ConfigError, match="must not be evaluated on zinc-full"):
-        train_on(config, dataset, model=model)
-    result = train_on(config.changed({"finetune.allow_leak": True}), dataset, model=model)
-    assert result.metrics["leak"] == shipped.excludes["zinc-full"]
-    assert result.model.excludes == shipped.excludes
 
 
 def test_an_allowed_leak_is_in_the_metrics(shipped, on_zinc, small_zinc, tmp_path):
