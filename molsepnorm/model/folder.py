@@ -32,7 +32,8 @@ from molsepnorm.model.parts import PARTS, NetworkPart, Part, encoding_of, networ
 from molsepnorm.model.training_molecules import TRAINING_FILE, TrainingFile
 from molsepnorm.molecules import featurize
 from molsepnorm.molecules.featurize.standardize import Level
-from molsepnorm.pretrained import read_exclusions, resolve, shipped_models
+from molsepnorm.pretrained import read_card, resolve, shipped_models
+from molsepnorm.pretrained.card import CARD
 from molsepnorm.tasks import ExtraInputs, Task
 from molsepnorm.tasks.calibration import Calibration, kind_fits
 from molsepnorm.tasks.domain import Domain
@@ -264,7 +265,8 @@ def read_folder(folder: Path | str) -> PropertyModel:
     described = check_types(Description, entries, f"{folder / CONFIG} does not describe a model")
     auxiliary = described.auxiliary
     parts = _restored_parts([*described.parts, *(each.part for each in auxiliary)], weights, folder)
-    described.excludes |= read_exclusions(folder)
+    if (folder / CARD).exists():
+        described.excludes |= read_card(folder).excludes
     try:
         own, others = parts[: len(described.parts)], parts[len(described.parts) :]
         _require_fitting(own, described)

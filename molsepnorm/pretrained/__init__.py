@@ -11,7 +11,6 @@ from molsepnorm.pretrained.card import (
     Score,
     Source,
     read_card,
-    read_exclusions,
 )
 
 __all__ = [
@@ -22,7 +21,6 @@ __all__ = [
     "Score",
     "Source",
     "read_card",
-    "read_exclusions",
     "recorded_path",
     "resolve",
     "shipped_models",

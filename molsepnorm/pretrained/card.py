@@ -2,47 +2,38 @@
 
 from __future__ import annotations
 
-import re
-from dataclasses import dataclass, field
+from dataclasses import field
 from itertools import pairwise
 from pathlib import Path
+from typing import Annotated
+
+from pydantic import ConfigDict, Field
+from pydantic.dataclasses import dataclass
 
 from molsepnorm.files.reading import check_types, read_json
 
 CARD = "card.json"
 """Name of the card in a model folder."""
 
-_DIGEST = re.compile(r"[0-9a-f]{64}")
+_STRICT = ConfigDict(extra="forbid")
+_Digest = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
+_Positive = Annotated[int, Field(ge=1)]
 
 
-@dataclass(frozen=True)
-class _Exclusions:
-    excludes: dict[str, str]
-
-
-@dataclass(frozen=True)
+@dataclass(frozen=True, config=_STRICT)
 class Source:
     """Molecules that a model was trained on."""
 
-    __pydantic_config__ = {"extra": "forbid"}  # noqa: RUF012 - used when a card is read
-
     name: str
     """The data set and the part of it that was used."""
-    molecules: int
-    sha256: str
+    molecules: _Positive
+    sha256: _Digest
     """SHA-256 digest of the SMILES, joined by line breaks."""
 
-    def __post_init__(self) -> None:
-        _require_digest(self.sha256)
-        if self.molecules < 1:
-            raise ValueError(f"a source has at least one molecule; got {self.molecules}")
 
-
-@dataclass(frozen=True)
+@dataclass(frozen=True, config=_STRICT)
 class Score:
     """The mean score of the model on a data set, over several seeds."""
-
-    __pydantic_config__ = {"extra": "forbid"}  # noqa: RUF012 - used when a card is read
 
     dataset: str
     metric: str
@@ -54,11 +45,9 @@ class Score:
     seeds: int
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, config=_STRICT)
 class EndPoint:
     """What a target of a model is, and how its values are judged."""
-
-    __pydantic_config__ = {"extra": "forbid"}  # noqa: RUF012 - used when a card is read
 
     title: str
     category: str
@@ -87,11 +76,9 @@ class EndPoint:
             raise ValueError(f"'{self.title}' has no or several percentiles, not one")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, config=_STRICT)
 class ModelCard:
     """The file `card.json` of a model folder."""
-
-    __pydantic_config__ = {"extra": "forbid"}  # noqa: RUF012 - used when a card is read
 
     name: str
     """Name of the model and of its folder."""
@@ -99,17 +86,17 @@ class ModelCard:
     description: str
     """One sentence."""
     licence: str
-    sources: tuple[Source, ...]
-    objectives: dict[str, float]
+    sources: Annotated[tuple[Source, ...], Field(min_length=1)]
+    objectives: Annotated[dict[str, float], Field(min_length=1)]
     """Weight of each training objective."""
     architecture: str
     """The network in a few words."""
-    parameters: int
-    hours: float
+    parameters: _Positive
+    hours: Annotated[float, Field(ge=0)]
     """Hours of training."""
     machine: str
     """Hardware of the training, in general terms."""
-    weights_sha256: str
+    weights_sha256: _Digest
     """SHA-256 digest of `model.safetensors`."""
     excludes: dict[str, str]
     """Data sets that the model must not be evaluated on, by name, each with the reason. A table
@@ -119,13 +106,6 @@ class ModelCard:
     """What the targets are, by name; empty if the description says it."""
     reference: str = ""
     """The molecules that `EndPoint.reference` is about, and their source."""
-
-    def __post_init__(self) -> None:
-        _require_digest(self.weights_sha256)
-        if not self.sources or not self.objectives:
-            raise ValueError("a card names at least one source and one objective")
-        if self.parameters < 1 or self.hours < 0:
-            raise ValueError("a model has parameters, and its hours are not negative")
 
     @property
     def predicts(self) -> bool:
@@ -138,17 +118,3 @@ def read_card(folder: Path) -> ModelCard:
     wrong."""
     path = folder / CARD
     return check_types(ModelCard, read_json(path), f"{path} is not a model card")
-
-
-def read_exclusions(folder: Path) -> dict[str, str]:
-    """Return `ModelCard.excludes` from the card in a model folder; empty without a card. Other
-    entries are not checked, so that a model with the card of another version can be used."""
-    path = folder / CARD
-    if not path.exists():
-        return {}
-    return check_types(_Exclusions, read_json(path), f"{path} is not a model card").excludes
-
-
-def _require_digest(text: str) -> None:
-    if not _DIGEST.fullmatch(text):
-        raise ValueError(f"a SHA-256 digest has 64 hexadecimal digits; got '{text:.80}'")

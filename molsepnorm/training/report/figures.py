@@ -117,7 +117,7 @@ def target_charts(splits: Splits, calibration: Any) -> list[Chart]:
     scored = {split: table for split, table in splits.items() if table.scored.any()}
     kinds = {table.target.kind for table in scored.values()}
     if kinds == {"regression"}:
-        return [_truth(scored, calibration), _residuals(scored)]
+        return [_truth(scored, calibration)]
     return _binary(scored) if kinds == {"binary"} else []
 
 
@@ -128,7 +128,13 @@ def _truth(splits: Splits, calibration: Any) -> Chart:
     title = f"Prediction against truth of {name}"
     chart = Chart(title, f"measured {name}", f"predicted {name}", (low, high), (low, high))
     chart.line((low, high), (low, high), "guide")
-    chart.caption = "Predictions on the dashed diagonal are perfect."
+    split, table = next(iter(splits.items()))
+    errors = table.values[table.scored, 0] - table.labels[table.scored]
+    chart.caption = (
+        "Predictions on the dashed diagonal are perfect. The errors of the "
+        f"{_TITLES[split]} molecules have the mean {errors.mean():+.3g} and the standard deviation "
+        f"{errors.std():.3g}."
+    )
     if isinstance(calibration, IntervalCoverage) and calibration.width is not None:
         half = calibration.width / 2
         chart.line((low, high - half), (low + half, high), "grid")
@@ -141,25 +147,6 @@ def _truth(splits: Splits, calibration: Any) -> Chart:
         rows = splits[split].scored
         chart.points(splits[split].labels[rows], splits[split].values[rows, 0], _COLOURS[split])
     chart.keys = [_KEYS[split] for split in splits]
-    return chart
-
-
-def _residuals(splits: Splits) -> Chart:
-    split, table = next(iter(splits.items()))
-    name, rows = table.target.learned_name, table.scored
-    errors = table.values[rows, 0] - table.labels[rows]
-    counts, edges = np.histogram(errors, bins=int(np.clip(np.sqrt(len(errors)), 5, 30)))
-    chart = Chart(
-        f"Histogram of the errors of {name}, {_TITLES[split]} molecules",
-        x=f"predicted − measured {name}",
-        y="molecules",
-        x_ends=(float(edges[0]), float(edges[-1])),
-        y_ends=(0.0, float(counts.max()) * 1.05),
-        caption=f"Errors of the {_TITLES[split]} molecules: mean {errors.mean():+.3g}, standard "
-        f"deviation {errors.std():.3g}. A mean far from 0 is a systematic error.",
-    )
-    for count, low, high in zip(counts.tolist(), edges[:-1], edges[1:], strict=True):
-        chart.bar(low, high, count, _COLOURS[split], f"{low:.3g} to {high:.3g}: {count:,}")
     return chart
 
 
