@@ -125,16 +125,13 @@ def _opened(output: Path | None) -> Iterator[Path | TextIO]:
 @sources.source_options
 @cli.output_option("File: .parquet, .csv or .tsv; the last two also with .gz.", required=True)
 @cli.option("--atoms", is_flag=True, help="Also write the embeddings of the atoms; Parquet only.")
-@cli.option("--layer", type=int, help="Layer of the embeddings; default: the input of the head.")
-def embed(
-    model_folder: Path, molecules: sources.Molecules, output: Path, atoms: bool, layer: int | None
-) -> None:
+def embed(model_folder: Path, molecules: sources.Molecules, output: Path, atoms: bool) -> None:
     """Write embeddings of molecules, from a file, --smiles or standard input.
 
-    The embedding of a molecule is the input of the network's head, or with --layer the read-out of
-    one layer. Standard input has one SMILES per line, or is a CSV. The output keeps all rows, their
-    order and all columns, and adds the column embedding (in a CSV or TSV embedding_0,
-    embedding_1, …). Failed rows have the reason in the column error.
+    The embedding of a molecule is the input of the network's head. Standard input has one SMILES
+    per line, or is a CSV. The output keeps all rows, their order and all columns, and adds the
+    column embedding (in a CSV or TSV embedding_0, embedding_1, …). Failed rows have the reason in
+    the column error.
 
     \b
     molsepnorm embed --model runs/zinc-1 --input my.csv --output embeddings.parquet
@@ -146,9 +143,8 @@ def embed(
         predictor = molecules.predictor([model_folder])
         from molsepnorm.predict import embed_rows
 
-        rows, failed = embed_rows(
-            predictor, output=output, atoms=atoms, layer=layer, **molecules.rows(predictor)
-        )
+        given = molecules.rows(predictor)
+        rows, failed = embed_rows(predictor, output=output, atoms=atoms, **given)
     sources.report(rows, failed, output, "embedded")
 
 

@@ -51,8 +51,7 @@ class Graphormer(nn.Module):
         count = config.molecule_features
         self.molecule_features = MoleculeFeatures(count) if count else Unchanged()
         sites = config.layers if config.readout == "layers" else 1
-        self.layer_width = self.readout.width
-        self.embedding_width = sites * self.layer_width + count
+        self.embedding_width = sites * self.readout.width + count
         self.head = make_head(config, self.embedding_width)
         self.reset_parameters()
 
@@ -68,14 +67,11 @@ class Graphormer(nn.Module):
         """
         return self.embed_with_atoms(batch)[0]
 
-    def embed_with_atoms(
-        self, batch: GraphBatch, layer: int | None = None
-    ) -> tuple[Tensor, Tensor]:  # (B, R), (M, C)
+    def embed_with_atoms(self, batch: GraphBatch) -> tuple[Tensor, Tensor]:  # (B, R), (M, C)
         """Return the result of `embed`, and a vector for every slot; `batch.mask` marks atoms.
 
         The vectors are the output of the last norm, or the input of a last layer that computes the
-        graph token only. With `layer`, counted from 1, stop after that layer and return its
-        read-out (B, `layer_width`) and its vectors of all slots.
+        graph token only.
         """
         if not isinstance(batch, GraphBatch):
             raise ConfigError(
@@ -89,18 +85,13 @@ class Graphormer(nn.Module):
         pairs = self.pair_encoding(batch, walks)  # bias per head, neighbours
         *others, last = self.layers
         read = []
-        for number, module in enumerate(others, start=1):
+        for module in others:
             x = module(x, pairs, batch)
-            if number == layer:
-                tokens = self.config.last_layer_is_token_only
-                return x[batch.graph_token] if tokens else self.readout(x, batch), x
             if self.config.readout == "layers":
                 read.append(self.readout(x, batch))
         end = self.last_norm(last(x, pairs, batch), batch.graph_token, batch.mask)
         slots = x if self.config.last_layer_is_token_only else end
         read.append(self.readout(end, batch))
-        if layer is not None:
-            return read[-1], slots
         return self.molecule_features(torch.cat(read, dim=1), batch), slots
 
     def reset_parameters(self) -> None:

@@ -11,7 +11,6 @@ import pandas as pd
 import torch
 
 from molsepnorm.devices import Precision, autocast, products_in
-from molsepnorm.errors import ConfigError
 from molsepnorm.model import Inputs, PropertyModel
 from molsepnorm.model.parts import Predicted
 from molsepnorm.model.training_molecules import TrainingMolecules
@@ -28,8 +27,7 @@ class Embeddings:
     """Embeddings of n molecules, in the order of their SMILES."""
 
     molecules: np.ndarray
-    """float32 [n, R]: the input of the network's head, or the read-out of the layer that was named;
-    NaN in rows that failed."""
+    """float32 [n, R]: the input of the network's head; NaN in rows that failed."""
     errors: list[str | None]
     """For each molecule the reason why its row failed, or None: it is invalid, or its embedding is
     not finite."""
@@ -135,40 +133,24 @@ class Run:
 
 @dataclass(frozen=True)
 class Embed:
-    """Embeds encoded rows with a model, which is on the device; see `Predictor.embed`.
-
-    Raises:
-        ConfigError: the network has no such layer.
-    """
+    """Embeds encoded rows with a model, which is on the device; see `Predictor.embed`."""
 
     model: PropertyModel
     device: torch.device
     precision: Precision = "fp32"
     atoms: bool = False
-    layer: int | None = None
-
-    def __post_init__(self) -> None:
-        layers = self.model.network.config.layers
-        if self.layer is not None and not 1 <= self.layer <= layers:
-            raise ConfigError(f"the layer must be between 1 and {layers}; got {self.layer}")
-
-    @property
-    def width(self) -> int:
-        """Width R of a molecule's embedding."""
-        network = self.model.network
-        return network.embedding_width if self.layer is None else network.layer_width
 
     @torch.no_grad()
     def __call__(self, prepared: EncodedRows) -> Embeddings:
         network, errors = self.model.network, list(prepared.errors)
-        molecules = np.full((len(errors), self.width), np.nan, dtype=np.float32)
+        molecules = np.full((len(errors), network.embedding_width), np.nan, dtype=np.float32)
         atoms = [np.empty((0, network.config.width), dtype=np.float32)] * len(errors)
         for rows, encoded, extra in prepared.groups:
             inputs = Inputs.of(encoded, extra, self.device)
             graphs = self.model.graphs(self.model.completed(inputs, self.precision))
             batch = graphs.cut(np.arange(len(rows)))
             with products_in(self.precision, self.device), autocast(self.precision, self.device):
-                embedded, slots = network.embed_with_atoms(batch, layer=self.layer)
+                embedded, slots = network.embed_with_atoms(batch)
             of_rows = embedded.float().cpu().numpy()
             if self.atoms:
                 slots = slots.unflatten(0, (len(rows), -1))[batch.order, 1:].float().cpu()

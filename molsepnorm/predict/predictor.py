@@ -148,50 +148,44 @@ class Predictor:
         smiles: Iterable[str],
         atoms: bool = False,
         columns: Cells | None = None,
-        layer: int | None = None,
     ) -> Embeddings:
         """Return embeddings of the molecules, and with `atoms` also of their atoms.
 
-        The embedding of a molecule is the input of the network's head, or with `layer` the
-        read-out of that layer; see `Graphormer.embed_with_atoms` for the vectors of the atoms.
+        The embedding of a molecule is the input of the network's head; see
+        `Graphormer.embed_with_atoms` for the vectors of the atoms.
 
         Args:
             smiles, columns: as for `predict`.
             atoms: add the embeddings of the atoms, in the order of the given molecule.
-            layer: the layer, counted from 1; None for the input of the head.
 
         Raises:
             ConfigError: as for `predict`; `atoms`, and the model standardises structures, which
-                changes the atoms; or there is no such layer.
+                changes the atoms.
         """
-        none = self._embed(atoms, layer)(EncodedRows([], []))
-        return Embeddings.joined([none, *self.embed_stream(smiles, atoms, columns, layer)])
+        none = self._embed(atoms)(EncodedRows([], []))
+        return Embeddings.joined([none, *self.embed_stream(smiles, atoms, columns)])
 
     def embed_stream(
         self,
         smiles: Iterable[str],
         atoms: bool = False,
         columns: Cells | None = None,
-        layer: int | None = None,
     ) -> Iterator[Embeddings]:
         """Yield the results of `embed` some thousand molecules at a time, in constant memory."""
-        parts = self.embedded(self.rows(smiles, columns, ordered=atoms), atoms, layer)
+        parts = self.embedded(self.rows(smiles, columns, ordered=atoms), atoms)
         if not atoms:
             return (found for _, found in parts)
         return (_in_given_order(found, [row[-1] for row in part]) for part, found in parts)
 
     def embedded(
-        self, rows: Iterator[Row], atoms: bool = False, layer: int | None = None
+        self, rows: Iterator[Row], atoms: bool = False
     ) -> Iterator[tuple[list[Row], Embeddings]]:
         """Yield some thousand rows at a time with their embeddings."""
         prepare = Prepare(self.model, self.device, smiles_order=True) if atoms else self._prepare
-        return self._parts(rows, prepare, self._embed(atoms, layer))
+        return self._parts(rows, prepare, self._embed(atoms))
 
-    def embedding_width(self, layer: int | None = None) -> int:
-        return self._embed(False, layer).width
-
-    def _embed(self, atoms: bool, layer: int | None) -> Embed:
-        return Embed(self.model, self.device, self._run.precision, atoms, layer)
+    def _embed(self, atoms: bool) -> Embed:
+        return Embed(self.model, self.device, self._run.precision, atoms)
 
     def predict_graphs(self, graphs: Sequence[MolGraph]) -> np.ndarray:
         """Return predictions for molecular graphs: float32 (G, O), one column per output, in the

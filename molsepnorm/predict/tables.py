@@ -84,7 +84,6 @@ def embed_rows(
     smiles_column: str,
     source: str,
     atoms: bool = False,
-    layer: int | None = None,
     on_invalid: Literal["keep", "fail"] = "keep",
 ) -> tuple[int, int]:
     """Write a table with embeddings, keeping its rows, their order and all columns.
@@ -101,16 +100,15 @@ def embed_rows(
     Args:
         chunks, source, on_invalid: as for `predict_rows`, whose result is returned.
         atoms: also write the embeddings of the atoms, in Parquet.
-        layer: see `Predictor.embed`.
 
     Raises:
-        ConfigError: the format cannot hold the embeddings; a column or the layer is missing; or the
-            table has one of the new columns.
+        ConfigError: the format cannot hold the embeddings; a column is missing; or the table
+            has one of the new columns.
         DataError, StorageError: as for `predict_rows`.
     """
     output = Path(output)
     suffix = check_embeddings_output(output, atoms)
-    width = predictor.embedding_width(layer)
+    width = predictor.model.network.embedding_width
     table = TableRows(chunks, smiles_column, source, on_invalid, predictor.model.inputs.names)
     if table.is_empty:
         return 0, 0
@@ -132,7 +130,7 @@ def embed_rows(
         return cells(frame.assign(**{ERROR: part.errors}), _CHANNEL_DIGITS)
 
     table.check([*names, *[_ATOMS] * bool(types), ERROR])  # no atoms of another model stay
-    parts = predictor.embedded(iter(table), atoms, layer)
+    parts = predictor.embedded(iter(table), atoms)
     written = ((rows, part.errors, cells_of(part)) for rows, part in parts)
     return _write(output, table, written, names, types=types)
 

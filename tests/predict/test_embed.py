@@ -16,7 +16,6 @@ from molsepnorm.errors import ConfigError
 from molsepnorm.model import PropertyModel
 from molsepnorm.molecules.featurize import get
 from molsepnorm.nn.config import GraphormerConfig
-from molsepnorm.nn.readout import Readout
 from molsepnorm.predict import Embeddings, Predictor, embed_rows
 from molsepnorm.tasks import Target, Task
 from support import SMALL, batch_of, far_from_initial, spelling
@@ -196,31 +195,3 @@ def test_atoms_are_in_the_order_of_the_rdkit_molecule(smiles, predictor):
 def _orders(atoms: int) -> list[list[int]]:
     random = np.random.default_rng(0)
     return [random.permutation(atoms).tolist() for _ in range(4)]
-
-
-@pytest.mark.parametrize("settings", [*SETTINGS, {"readout": "layers"}], ids=str)
-def test_the_embeddings_of_a_layer_are_those_of_a_shorter_network(settings):
-    """A network that ends after the layer has the same vectors before its last norm."""
-    predictor = _predictor(layers=3, **settings)
-    texts = [Chem.MolToSmiles(Chem.MolFromSmiles(text)) for text in DRUGS]
-    network = predictor.model.network
-    for layer in (1, 2):
-        found = predictor.embed(texts, atoms=True, layer=layer)
-        alone = predictor.embed(texts, layer=layer)
-        assert found.molecules.shape == (len(texts), predictor.embedding_width(layer))
-        np.testing.assert_allclose(alone.molecules, found.molecules, **CLOSE)
-        for text, molecule, atoms in zip(texts, found.molecules, found.atoms, strict=True):
-            batch = batch_of([get("ogb")(text)], network.config)
-            with torch.no_grad():
-                x, pairs = network.embedding(batch), network.pair_encoding(batch)
-                for each in network.layers[:layer]:
-                    x = each(x, pairs, batch)
-                expected = Readout(_kind(network.config), 16)(x, batch)
-            np.testing.assert_allclose(molecule, expected[0], **CLOSE)
-            np.testing.assert_allclose(atoms, x[batch.mask], **CLOSE)
-    last, head = predictor.embed(texts, layer=3).molecules, predictor.embed(texts).molecules
-    np.testing.assert_allclose(last, head[:, -last.shape[1] :], **CLOSE)
-
-
-def _kind(config: GraphormerConfig) -> str:
-    return "token+mean" if config.readout == "layers" else config.readout
