@@ -98,12 +98,14 @@ class TrainingMolecules:
 
     def holds(self, smiles: Sequence[str], level: Level) -> np.ndarray:
         """Return which of n molecules are among these, bool (n,), whatever their spelling. The
-        SMILES have the standard form of `level`, that of the model."""
+        SMILES have the standard form of `level`, that of the model. Only molecules with the same
+        fingerprint are written anew; a file without fingerprints (0) has canonical SMILES."""
         from molsepnorm.molecules.featurize.fingerprints import fingerprints_of
 
         alike = {bits.tobytes() for bits in fingerprints_of(smiles)[0]}
         pairs = zip(self.smiles, self.fingerprints, strict=True)
         known = {molecule_key(text, level) for text, bits in pairs if bits.tobytes() in alike}
+        known |= {*self.smiles}
         return np.array([molecule_key(text, "none") in known for text in smiles], dtype=bool)
 
     def read(self) -> TrainingMolecules:

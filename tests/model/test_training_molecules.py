@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from molsepnorm.errors import ModelError
+from molsepnorm.model import PropertyModel
 from molsepnorm.model.training_molecules import TrainingFile, TrainingMolecules
 from molsepnorm.molecules.featurize.fingerprints import packed_morgan
 
@@ -86,3 +87,13 @@ def test_a_molecule_is_found_whatever_its_spelling():
     known = replace(known, fingerprints=packed_morgan([*standard, written[2]]))
     asked = ["CCO", "C[N+](C)(C)C", "C[C@@H](O)F", "CC(O)F", "CCN", "not read"]
     assert known.holds(asked, "salts").tolist() == [True, True, False, False, False, False]
+    without = replace(
+        known, fingerprints=np.zeros_like(known.fingerprints), smiles=("C", "CCO", "O")
+    )
+    assert without.holds(asked, "salts").tolist() == [True, *[False] * 5]
+
+
+def test_the_shipped_network_of_assays_knows_its_molecules():
+    known = PropertyModel.from_pretrained("molsepnorm-assays").training_molecules()
+    aspirin, new = "O=C(O)c1ccccc1OC(C)=O", "CC(C)CC(=O)N1CC(F)C1[Si](C)(C)C"
+    assert known.holds([aspirin, new], "none").tolist() == [True, False]

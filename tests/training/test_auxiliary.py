@@ -57,7 +57,7 @@ def settings(trained, tmp_path):
 
 def prepared(config):
     """The run before its first step."""
-    start = starting_model(config, None)
+    start = starting_model(config)
     dataset = load_dataset(config)
     return prepare(config, dataset, start, None, DistributedContext(), Recorder())
 
