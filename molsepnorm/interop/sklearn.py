@@ -128,7 +128,9 @@ class _Graphormer(BaseEstimator):
                 f"X{suffix} must be a DataFrame with a column of molecules and the "
                 f"feature_columns {', '.join(names.values())}"
             )
-        molecules = _listed(X.drop(columns=[*names.values()]), labels, suffix)
+        others = X.drop(columns=[*names.values()])
+        mixtures = [name for each, name in names.items() if each == f"{name}:molecule"]
+        molecules = _listed(others if len(others.columns) else X[mixtures], labels, suffix)
         return molecules, {declared: X[name].to_numpy() for declared, name in names.items()}
 
     def _learn(self, table: pd.DataFrame) -> dict[str, Any]:

@@ -3,8 +3,9 @@
 `config.json` has the parts with their weights and settings, the task, the featuriser, versions, and
 the SHA-256 digests of all files, itself included. `model.safetensors` has the tensors: names of the
 first part begin with `1.`, those of the second with `2.`, and so on; the parts of auxiliary models
-follow. Names of the columns of further molecules begin with `molecules.`. The training molecules
-have a file unless they are left out. Nothing is pickled.
+follow. Names of the columns of further molecules begin with `molecules.`; tensors that the encoder
+of a part has, too, are stored there only. The training molecules have a file unless they are left
+out. Nothing is pickled.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import torch
 from safetensors import SafetensorError
 from safetensors.torch import load, save
 from torch import Tensor
@@ -94,7 +96,7 @@ class Description:
     domain: Domain | None = None
     auxiliary: list[AuxiliaryDescription] = field(default_factory=list)
     molecules: dict[str, Any] | None = None
-    """See `MoleculeColumns.state`."""
+    """See `MoleculeColumns.state`; the encoder may be the number of a part that has a like one."""
 
 
 _OF_MODEL = ("featurizer", "task", "objective", "excludes", "standardize", "calibration", "domain")
@@ -160,8 +162,7 @@ def _restored_parts(
                 "here: import the package that registers it "
                 "(molsepnorm.model.parts.register_part)"
             )
-        prefix = f"{number}."
-        own = {n.removeprefix(prefix): each for n, each in weights.items() if n.startswith(prefix)}
+        own = _under(f"{number}.", weights)
         try:
             parts.append(PARTS[part.kind].from_state(part.settings, own, part.reads))
         except (ModelError, ConfigError) as error:
@@ -171,19 +172,22 @@ def _restored_parts(
     return parts
 
 
+def _under(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    return {n.removeprefix(prefix): each for n, each in tensors.items() if n.startswith(prefix)}
+
+
 def _restored_molecules(
     described: Description, weights: Mapping[str, Tensor], folder: Path
 ) -> MoleculeColumns | None:
     if described.molecules is None:
         return None
-    own = {
-        name.removeprefix(_MOLECULES): each
-        for name, each in weights.items()
-        if name.startswith(_MOLECULES)
-    }
+    settings, own = described.molecules, _under(_MOLECULES, weights)
     featurizer, level = described.featurizer, described.standardize
     try:
-        return MoleculeColumns.from_state(described.molecules, own, featurizer, level)
+        if isinstance(number := settings["encoder"], int):
+            settings = {**settings, "encoder": described.parts[number - 1].settings}
+            own = _under(f"{number}.", weights) | own
+        return MoleculeColumns.from_state(settings, own, featurizer, level)
     except (ModelError, ConfigError) as error:
         raise _no_model(folder, error) from error
     except _WRONG_ENTRY as error:
@@ -227,6 +231,12 @@ def packed(model: PropertyModel) -> tuple[dict[str, Any], dict[str, bytes]]:
     of_columns = None
     if model.molecules is not None:
         of_columns, own = model.molecules.state()
+        for number, (settings, others) in enumerate(states[: len(model.parts)], start=1):
+            if settings == of_columns["encoder"]:
+                of_columns["encoder"] = number
+                same = {n for n in {*own} & {*others} if torch.equal(own[n], others[n])}
+                own = {name: each for name, each in own.items() if name not in same}
+                break
         tensors |= {f"{_MOLECULES}{name}": tensor.contiguous() for name, tensor in own.items()}
     for name, tensor in tensors.items():
         if not tensor.isfinite().all():

@@ -14,7 +14,8 @@ from molsepnorm.data.batching.collate import GraphTensors
 from molsepnorm.errors import DataError, InvalidMolecule
 from molsepnorm.model.parts.network import encoding_of, infer, restored_network
 from molsepnorm.molecules import featurize
-from molsepnorm.molecules.encodings.encoding import encode
+from molsepnorm.molecules.encodings.encoding import EncodedGraphs, encode
+from molsepnorm.molecules.featurize.further import as_one_molecule, components, standard_cells
 from molsepnorm.molecules.featurize.standardize import Level
 from molsepnorm.molecules.molecule import MolGraph
 from molsepnorm.nn.graphormer import Graphormer
@@ -65,7 +66,7 @@ class MoleculeColumns:
             texts = sorted({*empty.standard(column.name, cells[column.name]).values()})
             if len(texts) > _MAX_FITTED:
                 texts = np.random.default_rng(0).choice(texts, _MAX_FITTED, replace=False).tolist()
-            features, errors = empty._features(texts)
+            features, errors = empty.features(texts)
             read = np.array([error is None for error in errors])
             if read.sum() < 2:
                 raise DataError(
@@ -79,8 +80,6 @@ class MoleculeColumns:
 
     def standard(self, name: str, cells: Sequence[str]) -> dict[str, str]:
         """Return the canonical SMILES of each distinct cell that can be read."""
-        from molsepnorm.molecules.featurize.further import standard_cells
-
         found = standard_cells(name, cells, self.standardize)
         return {cell: text for cell, text in found.items() if isinstance(text, str)}
 
@@ -89,17 +88,13 @@ class MoleculeColumns:
     ) -> tuple[np.ndarray, list[str | None]]:  # float32 (n, w)
         """Return the vectors of the cells of a column, and why a cell has none; see
         `ExtraInputs.encode_columns`. Each molecule is encoded once."""
-        from molsepnorm.molecules.featurize.further import standard_cells
-
-        mean, scale, basis = self.projections[name]
         if len(self.known) > _MAX_KNOWN:
             self.known.clear()
         new = [cell for cell in dict.fromkeys(cells) if (name, cell) not in self.known]
         standard = standard_cells(name, new, self.standardize)
         texts = [*dict.fromkeys(text for text in standard.values() if isinstance(text, str))]
-        features, errors = self._features(texts)
-        found = standardised(torch.from_numpy(features), mean, scale).double() @ basis.double()
-        vectors = dict(zip(texts, found.float().numpy(), strict=True))
+        features, errors = self.features(texts)
+        vectors = dict(zip(texts, self.projected(name, features), strict=True))
         wrong = dict(zip(texts, errors, strict=True))
         for cell, text in standard.items():
             if isinstance(text, InvalidMolecule):
@@ -108,15 +103,10 @@ class MoleculeColumns:
                 self.known[name, cell] = f"'{cell:.80}' in column '{name}': {wrong[text]}"
             else:
                 self.known[name, cell] = vectors[text]
-        values = np.zeros((len(cells), basis.shape[1]), dtype=np.float32)
-        reasons: list[str | None] = [None] * len(cells)
-        for row, cell in enumerate(cells):
-            known = self.known[name, cell]
-            if isinstance(known, str):
-                reasons[row] = known
-            else:
-                values[row] = known
-        return values, reasons
+        found = [self.known[name, cell] for cell in cells]
+        none = np.zeros(self.widths[name], dtype=np.float32)
+        values = [none, *(none if isinstance(each, str) else each for each in found)]
+        return np.stack(values)[1:], [each if isinstance(each, str) else None for each in found]
 
     def nearest(
         self, name: str, cells: Sequence[str], known: Sequence[str], bits: np.ndarray
@@ -125,7 +115,6 @@ class MoleculeColumns:
         molecules, and the SMILES of that molecule; NaN and "" for an empty or invalid cell. `bits`
         are the fingerprints of the known molecules, see `packed_morgan`."""
         from molsepnorm.molecules.featurize.fingerprints import nearest, packed_morgan
-        from molsepnorm.molecules.featurize.further import as_one_molecule
 
         standard = self.standard(name, [*filter(None, cells)])
         texts = [*dict.fromkeys(standard.values())]
@@ -151,13 +140,18 @@ class MoleculeColumns:
         own = [] if self.encoder is None else [self.encoder.embedding_width]
         return [*own, len(FAST_DESCRIPTORS)]
 
-    def _features(
+    def projected(self, name: str, features: np.ndarray) -> np.ndarray:  # (n, F) -> (n, w)
+        """Return the vectors of a column, float32, for embeddings and descriptors; NaN is the mean
+        over the training molecules."""
+        mean, scale, basis = self.projections[name]
+        found = standardised(torch.from_numpy(features), mean, scale).double() @ basis.double()
+        return found.float().numpy()
+
+    def features(
         self, cells: Sequence[str]
     ) -> tuple[np.ndarray, list[InvalidMolecule | None]]:  # float32 (n, F)
-        """Return `_of_molecules` of cells as `standard` returns them: of a mixture the mean over
-        its components, weighted by their shares."""
-        from molsepnorm.molecules.featurize.further import components
-
+        """Return the embedding and the descriptors of cells as `standard` returns them: of a
+        mixture the mean over its components, weighted by their shares."""
         mixtures = [components(cell) for cell in cells]
         smiles = [*dict.fromkeys(text for mixture in mixtures for _, text in mixture)]
         found, errors = self._of_molecules(smiles)
@@ -198,10 +192,14 @@ class MoleculeColumns:
         for start in range(0, len(rows), _BLOCK):
             block = rows[start : start + _BLOCK]
             graphs = encode([made[row] for row in block], encoding_of(config), config.atom_sizes)
-            tensors, every = GraphTensors.of(graphs), np.arange(len(block))
-            embedded = infer(self.encoder, tensors, every, call=self.encoder.embed)
-            features[block, : embedded.shape[1]] = embedded.numpy()
+            features[block, : self.encoder.embedding_width] = self.embedded(graphs)
         return features, errors
+
+    def embedded(self, graphs: EncodedGraphs) -> np.ndarray:  # float32 (n, R)
+        """Return the embeddings of molecules by the encoder, which must not be None."""
+        assert self.encoder is not None
+        tensors, every = GraphTensors.of(graphs), np.arange(len(graphs))
+        return infer(self.encoder, tensors, every, call=self.encoder.embed).numpy()
 
     def state(self) -> tuple[dict[str, Any], dict[str, Tensor]]:
         """Return the settings, as JSON, and the tensors that a model folder holds."""

@@ -90,6 +90,7 @@ def checked_rows(
 
 
 def _rows(molecules: Iterable[Any], cells: Sequence[Iterable[Any]], ordered: bool) -> Iterator[Row]:
+    from molsepnorm.molecules.featurize.further import first_molecule
     from molsepnorm.molecules.featurize.sdf import atoms_in_smiles, written
 
     for row in zip_longest(molecules, *cells, fillvalue=_END):
@@ -100,7 +101,7 @@ def _rows(molecules: Iterable[Any], cells: Sequence[Iterable[Any]], ordered: boo
             text, order = atoms_in_smiles(molecule)
             yield text, *its, order
         else:
-            yield written(molecule), *its
+            yield first_molecule(written(molecule), *its), *its
 
 
 def _python_values(values: Any) -> Any:

@@ -14,6 +14,7 @@ from molsepnorm.data.tables.columns import names_in_file, require_column
 from molsepnorm.data.tables.formats import locate
 from molsepnorm.errors import ConfigError, DataError
 from molsepnorm.files.tables import check_embeddings_output, check_output
+from molsepnorm.molecules.featurize.further import first_molecule
 from molsepnorm.predict.encode import Row, require_feature_columns
 from molsepnorm.predict.inference import Embeddings
 from molsepnorm.predict.output import open_table
@@ -182,7 +183,8 @@ class TableRows:
 
     def __iter__(self) -> Iterator[Row]:
         for chunk in self._chunks:
-            inputs = [chunk[name] for name in (self._smiles_column, *self._features)]
+            further = [chunk[name] for name in self._features]
+            inputs = map(first_molecule, chunk[self._smiles_column], *further), *further
             cells = zip(*(column for _, column in chunk.items()), strict=True)  # names may repeat
             yield from zip(*inputs, chunk.index, cells, strict=True)
 

@@ -30,6 +30,7 @@ from molsepnorm.model import PropertyModel
 from molsepnorm.molecules.alerts import structural_alerts
 from molsepnorm.molecules.drawing import Panel, draw_grid, draw_structure
 from molsepnorm.molecules.featurize.atom_order import traced
+from molsepnorm.molecules.featurize.further import first_molecule
 from molsepnorm.predict import Prediction, Predictor, Reference, predict_rows
 from molsepnorm.predict.uncertainty import require_calibrated
 from molsepnorm.pretrained import EndPoint, ModelCard
@@ -243,7 +244,8 @@ class Service:
     def _explained(
         self, model: str, smiles: str, columns: tuple[tuple[str, Any], ...] | None
     ) -> Explanation:
-        atoms = len(traced(smiles).places)
+        further = (cell for _, cells in columns or () for cell in cells)
+        atoms = len(traced(first_molecule(smiles, *further)).places)
         if atoms > _MAX_EXPLAINED:
             raise LimitError(
                 f"this molecule has {atoms} atoms, and the server explains up to "

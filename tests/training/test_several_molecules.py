@@ -10,9 +10,11 @@ import pandas as pd
 import pytest
 import torch
 from click.testing import CliRunner
+from safetensors.torch import load_file
 
 from molsepnorm import Predictor, fit
-from molsepnorm.analysis.explanations import explain
+from molsepnorm.analysis.explanations import contributions, explain
+from molsepnorm.analysis.explanations.masked import OtherInput, with_atoms
 from molsepnorm.cli.main import main
 from molsepnorm.data.checking.check import check_table, scan_table
 from molsepnorm.data.datasets import DataConfig
@@ -93,6 +95,25 @@ def model_folder(model):
     return model.structures[0].path.parent
 
 
+def test_the_encoder_is_stored_once(run, tmp_path):
+    """The kernel regression has its weights, and other statistics of its batch norms."""
+    model = PropertyModel.from_pretrained(run)
+    names = {*load_file(model_folder(model) / "model.safetensors")}
+    stored = {name.rpartition(".")[2] for name in names if name.startswith("molecules.encoder.")}
+    assert stored <= {"running_mean", "running_var", "num_batches_tracked"}
+    model.save_pretrained(tmp_path / "copy")
+    again = PropertyModel.from_pretrained(tmp_path / "copy").molecules.state()[1]
+    expected = model.molecules.state()[1]
+    assert again.keys() == expected.keys()
+    assert all(torch.equal(again[name], each) for name, each in expected.items())
+    with torch.no_grad():
+        for weights in model.molecules.encoder.parameters():
+            weights += 1
+    model.save_pretrained(tmp_path / "other")
+    again = PropertyModel.from_pretrained(tmp_path / "other").molecules.state()[1]
+    assert all(torch.equal(again[name], each) for name, each in model.molecules.state()[1].items())
+
+
 def test_a_row_that_cannot_be_read_stays_with_the_reason(model):
     cells = ["CO", "C1CC", "CC>>CO", None, "C.O"]
     found = Predictor(model).to_frame(["CCO"] * 5, {"solvent": cells})
@@ -167,12 +188,39 @@ def test_the_report_draws_the_solvents(run):
     assert drawings == len((run / "predictions_test.csv").read_text().splitlines()) - 1
 
 
-def test_explanations_give_the_solvent_its_share(model):
-    (found,) = explain(model, ["CCO"], {"solvent": ["CC#N"]})
-    target = found.targets["y"]
-    assert "solvent" in target.inputs
-    total = target.atoms.sum() + sum(target.inputs.values())
-    assert total == pytest.approx(target.value - target.base, abs=1e-5)
+def test_explanations_give_the_atoms_of_the_solvent_its_share(model, monkeypatch):
+    """Its atoms and descriptors add up to what it contributes as one player, and do not change what
+    others contribute. The components of a mixture have their own, in any order."""
+    cells = ["CC#N", "c1ccccc1", "0.25 CO + 0.75 O", "3 O + 1 CO"]
+    found = explain(model, ["CCO"] * 4, {"solvent": cells}, pairs=2)
+    monkeypatch.setattr(contributions, "with_atoms", lambda whole, *_: whole)
+    for each, one in zip(found, explain(model, ["CCO"] * 4, {"solvent": cells}, 2), strict=True):
+        target, whole = each.targets["y"], one.targets["y"]
+        total = target.atoms.sum() + sum(target.inputs.values())
+        assert total == pytest.approx(target.value - target.base, abs=1e-5)
+        assert target.inputs == pytest.approx(whole.inputs, abs=1e-4) and not one.further
+        assert target.atoms == pytest.approx(whole.atoms, abs=1e-4)
+        parts = [part.targets["y"] for part in each.further["solvent"]]
+        sums = [part.atoms.sum() + part.inputs["all descriptors"] for part in parts]
+        assert [part.value for part in parts] == pytest.approx(sums, abs=1e-5)
+        assert sum(sums) == pytest.approx(target.inputs["solvent"], abs=1e-5)
+    names = [[part.structure for part in each.further["solvent"]] for each in found]
+    assert names == [["CC#N"], ["c1ccccc1"], ["CO", "O"], ["CO", "O"]]
+    atoms = [each.further["solvent"][0].targets["y"].atoms for each in found]
+    assert [*map(len, atoms)] == [3, 6, 2, 2]
+    assert np.ptp(atoms[1]) < 1e-6 < 1e-3 < np.ptp(atoms[0])
+    assert atoms[2] == pytest.approx(atoms[3], abs=1e-6)
+
+
+def test_a_solvent_with_all_of_its_atoms_has_its_vector(model):
+    whole = OtherInput("solvent", np.arange(7))
+    for cell in ("CC#N", "0.25 CO + 0.75 O"):
+        found = with_atoms(whole, model.molecules, cell)
+        every = np.ones((1, found.players), dtype=bool)
+        expected, _ = model.molecules.vectors("solvent", [cell])
+        assert found.partial(every) == pytest.approx(expected, abs=1e-4)
+        assert abs(found.partial(every ^ (np.arange(found.players) == 0)) - expected).max() > 1e-2
+    assert with_atoms(whole, model.molecules, "") is whole
 
 
 def test_such_a_model_is_not_exported_and_is_joined_with_the_same_vectors_only(model):

@@ -1,7 +1,7 @@
 """`explain`: Shapley values of atoms and fragments, from predictions for parts of molecules.
 
-The n players are the atoms of a molecule and further inputs. The value of a coalition (a set of
-players) is the model's prediction without the other players.
+The n players are the atoms of a molecule, further inputs, and the atoms of further molecules. The
+value of a coalition (a set of players) is the model's prediction without the other players.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import numpy as np
 
@@ -20,10 +20,13 @@ from molsepnorm.analysis.explanations.explanation import (
     unit_of,
 )
 from molsepnorm.analysis.explanations.masked import (
+    MAX_ATOMS,
     Maskable,
+    OtherInput,
     TokenAttention,
     explained_scale,
     masked_predictions,
+    with_atoms,
 )
 from molsepnorm.errors import ConfigError, InvalidMolecule
 from molsepnorm.model import Inputs, PropertyModel
@@ -39,16 +42,16 @@ from molsepnorm.molecules.fragments import SCHEMES, fragments
 from molsepnorm.predict.encode import Cells, Group, Prepare, Row
 from molsepnorm.predict.predictor import Predictor
 from molsepnorm.predict.tables import TableRows
+from molsepnorm.tasks.inputs import cell_text
 from molsepnorm.workers import results_of
 
 if TYPE_CHECKING:
     import pandas as pd
 
 PAIRS = 8  # of random orders, by default
-MAX_ATOMS = 200
-"""Larger molecules are not explained, since the time grows with the third power of their size."""
 DESCRIPTORS = "all descriptors"
 """Name of the contribution of RDKit's descriptors and the featuriser's molecule-level features."""
+Form: TypeAlias = Traced | Unwritten
 _TASK = 8  # molecules that are explained together
 
 
@@ -60,10 +63,13 @@ class Draws:
 
     with the players :math:`P_{ri}` that precede player i in order r. Orders come in pairs, an order
     and its reverse, which lowers the variance. The differences of one order add up to
-    v(all) - v(none), so the contributions do so exactly, for any number of orders.
+    v(all) - v(none), so the contributions do so exactly, for any number of orders. Players of a
+    group, such as the atoms of a solvent, are added one after the other. Their contributions add up
+    to that of the group as one player, and do not change those of others (Owen's value).
 
     Source: Castro, Gómez and Tejada, Computers & Operations Research 2009, 36, 1726; pairs of
-    orders: Mitchell et al., "Sampling Permutations for Shapley Value Estimation", JMLR 2022, 23.
+    orders: Mitchell et al., "Sampling Permutations for Shapley Value Estimation", JMLR 2022, 23;
+    groups: Owen, "Values of Games with a Priori Unions", 1977.
     """
 
     orders: np.ndarray
@@ -85,18 +91,18 @@ class Draws:
         return of_player.reshape(len(added) // 2, 2, *added.shape[1:]).mean(axis=1)
 
 
-def draw(players: int, pairs: int, seed: int = 0) -> Draws:
-    """Draw R / 2 pairs of random orders of n players."""
+def draw(groups: Sequence[int], pairs: int, seed: int = 0) -> Draws:
+    """Draw R / 2 pairs of random orders of n players, who are in groups of these sizes."""
     rng = np.random.default_rng(seed)
-    half = rng.permuted(np.tile(np.arange(players), (pairs, 1)), axis=1)
+    of_groups = rng.permuted(np.tile(np.arange(len(groups)), (pairs, 1)), axis=1)
+    group = np.repeat(np.arange(len(groups)), groups)  # of each player
+    players, within = len(group), rng.random((pairs, len(group)))
+    half = np.lexsort((within, of_groups.argsort(axis=1)[:, group]), axis=1)
     orders = np.stack([half, half[:, ::-1]], axis=1).reshape(2 * pairs, players)
     place = orders.argsort(axis=1)  # (R, n)
     after = place[:, None, :] < np.arange(players + 1)[:, None]  # (R, n + 1, n)
     packed = np.packbits(after.reshape(-1, players), axis=1)
-    size = after.sum(axis=2).reshape(-1, 1).astype(">u2").view(np.uint8).reshape(len(packed), 2)
-    _, first, steps = np.unique(
-        np.hstack([size, packed]), axis=0, return_index=True, return_inverse=True
-    )
+    _, first, steps = np.unique(packed, axis=0, return_index=True, return_inverse=True)
     return Draws(orders, after.reshape(-1, players)[first], steps.reshape(2 * pairs, players + 1))
 
 
@@ -180,15 +186,14 @@ class _Explain:
         prepared = self._prepare([(text, *row[1:]) for text, row in zip(texts, rows, strict=True)])
         explanations = [*map(Explanation, smiles, structures, prepared.errors)]
         for group in prepared.groups:
-            self._explain(group, forms, explanations)
+            self._explain(group, rows, forms, explanations)
         return explanations
 
     def _explain(
-        self, group: Group, forms: Sequence[Traced | Unwritten], explanations: list[Explanation]
+        self, group: Group, given: Sequence[Row], forms: Sequence[Form], found: list[Explanation]
     ) -> None:
         rows, encoded, extra = group
-        draws = [draw(int(size) + len(self._inputs), self._pairs) for size in encoded.sizes]
-        molecules = []
+        molecules, draws = [], []
         for index, row in enumerate(rows):
             text, atoms = forms[row].smiles, len(forms[row].places)
             if atoms != encoded.sizes[index]:
@@ -198,7 +203,13 @@ class _Explain:
                     "of the SMILES can be explained"
                 )
             counted = {name: find(text) for name, find in self._counts.items()}
-            molecules.append(Maskable(index, draws[index].coalitions, counted, self._inputs))
+            cells = dict(zip(self._model.inputs.names, given[row][1:], strict=False))
+            others = tuple(
+                with_atoms(each, self._model.molecules, cell_text(cells.get(each.name)))
+                for each in self._inputs
+            )
+            draws.append(draw([1] * atoms + [each.players for each in others], self._pairs))
+            molecules.append(Maskable(index, draws[index].coalitions, counted, others))
         model, device = self._model, self._device
         inputs = model.completed(Inputs.of(encoded, extra, device), self._precision)
         extra = inputs.extra
@@ -207,40 +218,53 @@ class _Explain:
         attention = self._attention(batch).cpu().numpy()
         for index, row in enumerate(rows):
             if not np.isfinite(predicted[index]).all():
-                explanations[row] = replace(explanations[row], error=_NOT_FINITE)
+                found[row] = replace(found[row], error=_NOT_FINITE)
                 continue
             form, size = forms[row], int(encoded.sizes[index])
+            values, chosen = explained_scale(model, predicted[index]), predicted[index][-1]
+            samples = draws[index].contributions(values)  # (R / 2, n, O)
+            whole, rest = np.split(samples, [size], axis=1)
+            further: dict[str, list[Explanation]] = {}
+            for each in molecules[index].inputs:
+                players, rest = np.split(rest, [each.players], axis=1)
+                whole = np.hstack([whole, players.sum(axis=1, keepdims=True)])
+                for text, smiles, its in each.components:
+                    own, players = np.split(players, [len(its.places) + 1], axis=1)
+                    parts = self._explained(its, own, chosen, None)
+                    component = Explanation(text, smiles, None, *parts)
+                    further.setdefault(each.name, []).append(component)
             of_atoms = _of_atoms(_mean_of_equals(form) @ attention[index, 1 : size + 1], form)
-            explained = self._explanation(explanations[row], form, draws[index], predicted[index])
-            explanations[row] = replace(explained, attention=of_atoms)
+            parts = self._explained(form, whole, chosen, values)
+            about = found[row].smiles, found[row].structure, None
+            found[row] = Explanation(*about, *parts, of_atoms, further)
 
-    def _explanation(
-        self, empty: Explanation, form: Traced, draws: Draws, predicted: np.ndarray
-    ) -> Explanation:
-        """Return the explanation from predictions (K, O) for the coalitions."""
+    def _explained(
+        self, form: Traced, samples: np.ndarray, predicted: np.ndarray, values: np.ndarray | None
+    ) -> tuple[dict[str, Contributions], dict[str, list[FragmentContribution]]]:
+        """Return the targets and fragments of an explanation of a prediction (O,) from the
+        contributions of players in every pair of orders, (R / 2, n, O): the atoms, then the other
+        inputs. `values` (K, O) are those of the coalitions; a further molecule has none."""
         task, atoms = self._model.task, len(form.places)
-        values = explained_scale(self._model, predicted)
-        of_players = draws.contributions(values)  # (R / 2, n, O)
-        of_atoms = _mean_of_equals(form) @ of_players[:, :atoms]
-        of_inputs = of_players[:, atoms:].mean(axis=0)
-        means, errors = of_atoms.mean(axis=0), of_atoms.std(axis=0, ddof=1) / len(of_players) ** 0.5
-        names = [name for name, _ in self._inputs]
+        of_atoms = _mean_of_equals(form) @ samples[:, :atoms]
+        of_inputs = samples[:, atoms:].mean(axis=0)
+        means, errors = of_atoms.mean(axis=0), of_atoms.std(axis=0, ddof=1) / len(samples) ** 0.5
+        names = [DESCRIPTORS] if values is None else [each.name for each in self._inputs]
+        ends = np.outer([0, 1], samples.mean(axis=0).sum(axis=0)) if values is None else values
         targets = {}
         for target, columns in zip(task.targets, task.columns(), strict=True):
-            chosen = int(predicted[-1, columns].argmax())
+            chosen = int(predicted[columns].argmax())
             column = columns.start + chosen
-            is_class = target.kind != "regression"
+            is_class = target.kind != "regression" and values is not None
             targets[target.name] = Contributions(
                 unit=unit_of(target, chosen),
-                value=float(values[-1, column]),
-                probability=float(predicted[-1, column]) if is_class else None,
-                base=float(values[0, column]),
+                value=float(ends[-1, column]),
+                probability=float(predicted[column]) if is_class else None,
+                base=float(ends[0, column]),
                 atoms=_of_atoms(means[:, column], form),
                 errors=_of_atoms(errors[:, column], form),
                 inputs=dict(zip(names, of_inputs[:, column].tolist(), strict=True)),
             )
-        parts = {scheme: _fragments(form, scheme, targets) for scheme in SCHEMES}
-        return replace(empty, targets=targets, fragments=parts)
+        return targets, {scheme: _fragments(form, scheme, targets) for scheme in SCHEMES}
 
 
 _NOT_FINITE = (
@@ -249,7 +273,7 @@ _NOT_FINITE = (
 )
 
 
-def _traced(text: str) -> Traced | Unwritten:
+def _traced(text: str) -> Form:
     try:
         form = traced(text)
     except InvalidMolecule as error:
@@ -262,22 +286,21 @@ def _traced(text: str) -> Traced | Unwritten:
 
 def _inputs_of(
     model: PropertyModel,
-) -> tuple[dict[str, Callable[[str], Environments]], tuple[tuple[str, np.ndarray], ...]]:
+) -> tuple[dict[str, Callable[[str], Environments]], tuple[OtherInput, ...]]:
     """Return functions for the environments of fingerprints, and the other `Maskable.inputs`."""
     reads = model.inputs
     described = model.encoding.molecule_features + len(reads.descriptors)
     inputs, end = [], described
     for name, width in zip((*reads.names, *reads.predicted), reads.column_widths, strict=True):
-        inputs.append((name, np.arange(end, end + width)))
+        inputs.append(OtherInput(name, np.arange(end, end + width)))
         end += width
     if described:
-        inputs.append((DESCRIPTORS, np.arange(described)))
-    counts: dict[str, Callable[[str], Environments]] = {}
-    if reads.morgan:
-        counts["counts"] = morgan_environments
-    if reads.pairs:
-        counts["pairs"] = pair_environments
-    return counts, tuple(inputs)
+        inputs.append(OtherInput(DESCRIPTORS, np.arange(described)))
+    counts = (
+        ("counts", reads.morgan, morgan_environments),
+        ("pairs", reads.pairs, pair_environments),
+    )
+    return {name: find for name, width, find in counts if width}, tuple(inputs)
 
 
 def _fragments(

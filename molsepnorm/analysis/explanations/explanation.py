@@ -13,7 +13,8 @@ from molsepnorm.tasks import Target
 
 @dataclass(frozen=True, eq=False)
 class Contributions:
-    """Contributions to one prediction: base + Σ atoms + Σ inputs = value, up to rounding."""
+    """Contributions to one prediction: base + Σ atoms + Σ inputs = value, up to rounding. Those of
+    a further molecule add up to its own contribution: base is 0."""
 
     unit: str
     """The target, its learned scale, or the log-odds of a class."""
@@ -67,6 +68,10 @@ class Explanation:
     attention: np.ndarray | None = None
     """float64 [N]: mean attention of the graph token to each atom, over all heads and layers of the
     first network. It is no explanation. None if the row failed."""
+    further: dict[str, list[Explanation]] = field(default_factory=dict)
+    """By column of further molecules, what the atoms and the descriptors of each component of the
+    cell contribute, together the number in `Contributions.inputs`. Columns without embeddings and
+    empty cells are left out."""
 
 
 def unit_of(target: Target, chosen: int = 0) -> str:

@@ -85,12 +85,17 @@ def write_explanations(
 def page(explanations: Sequence[Explanation], names: Sequence[str], model: str) -> str:
     done = [each for each in explanations if each.error is None]
     drawn = done[:MAX_DRAWN]
+    further: dict[str, list[Explanation]] = {}
+    for each in done:
+        for column, parts in each.further.items():
+            further.setdefault(column, []).extend(parts)
     targets = []
     for name in names:
         unit = ", ".join(sorted({each.targets[name].unit for each in done}) or [name])
         fragments = {scheme: top_fragments(done, scheme, name) for scheme in SCHEMES}
         tables = [(_SCHEME_TITLES[scheme], *_ends(found)) for scheme, found in fragments.items()]
-        targets.append((name, _limit(done, name), unit, tables))
+        limits = {column: _limit(parts, name) for column, parts in further.items()}
+        targets.append((name, _limit(done, name), limits, unit, tables))
     body = template("molsepnorm.analysis.explanations", "page.html").render(
         every=len(explanations),
         done=len(done),
@@ -203,7 +208,7 @@ def _numbers(
 
 def explanation_json(each: Explanation, names: Sequence[str]) -> dict[str, Any]:
     """Return all numbers about these targets of a molecule, or the reason for having none."""
-    if each.attention is None:
+    if each.error is not None:
         return {"smiles": each.smiles, "error": each.error}
     targets = {}
     for name in names:
@@ -213,19 +218,16 @@ def explanation_json(each: Explanation, names: Sequence[str]) -> dict[str, Any]:
         targets[name] = {**numbers, "standard_errors": errors.tolist(), "inputs": inputs}
     fragments = {
         scheme: [
-            {
-                "smiles": part.smiles,
-                "atoms": list(part.atoms),
-                "contributions": {name: part.contributions[name] for name in names},
-            }
+            {**vars(part), "contributions": {name: part.contributions[name] for name in names}}
             for part in parts
         ]
         for scheme, parts in each.fragments.items()
     }
-    return {
-        "smiles": each.smiles,
-        "structure": each.structure,
-        "targets": targets,
-        "fragments": fragments,
-        "attention_of_graph_token": each.attention.tolist(),
-    }
+    about = {"smiles": each.smiles, "structure": each.structure, "targets": targets}
+    content = {**about, "fragments": fragments}
+    if each.attention is not None:  # further molecules have none
+        content["attention_of_graph_token"] = each.attention.tolist()
+    if each.further:
+        parts = each.further.items()
+        content["further"] = {n: [explanation_json(one, names) for one in its] for n, its in parts}
+    return content

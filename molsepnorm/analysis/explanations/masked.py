@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from typing import cast
 
 import numpy as np
@@ -12,20 +12,46 @@ from torch import Tensor
 
 from molsepnorm.analysis.observe import observed
 from molsepnorm.devices import Precision
-from molsepnorm.model import ExtraArrays, Inputs, PropertyModel
-from molsepnorm.molecules.encodings.encoding import EncodedGraphs
+from molsepnorm.errors import InvalidMolecule
+from molsepnorm.model import ExtraArrays, Inputs, PropertyModel, encoding_of
+from molsepnorm.model.molecule_columns import MoleculeColumns
+from molsepnorm.molecules import featurize
+from molsepnorm.molecules.encodings.encoding import EncodedGraphs, encode
+from molsepnorm.molecules.featurize.atom_order import Traced, traced
 from molsepnorm.molecules.featurize.descriptors import Environments
+from molsepnorm.molecules.featurize.further import PLUS, components
 from molsepnorm.nn.batch import GraphBatch
 from molsepnorm.nn.graphormer import Graphormer, empty_network
 from molsepnorm.nn.layer import GraphormerLayer
 from molsepnorm.nn.parts import FAST, PLAIN
 
+MAX_ATOMS = 200
+"""Larger molecules are not explained, since the time grows with the third power of their size."""
 _TINY = 1e-7  # the smallest probability that has a log-odds
 
 
 @dataclass(frozen=True, eq=False)
+class OtherInput:
+    """An input beside the structure. It is one player, or, of a further molecule, the atoms and the
+    descriptors of each component, and it is missing if none of them is present."""
+
+    name: str
+    places: np.ndarray
+    """Its places in the features of the featuriser, followed by the descriptors and the feature
+    columns."""
+    components: tuple[tuple[str, str, Traced], ...] = ()
+    """Text and SMILES of the components of a further molecule, and their atoms."""
+    partial: Callable[[np.ndarray], np.ndarray] | None = None
+    """Function from some of several players, bool (K, players), to the input, (K, places)."""
+
+    @property
+    def players(self) -> int:
+        return sum(len(form.places) + 1 for *_, form in self.components) or 1
+
+
+@dataclass(frozen=True, eq=False)
 class Maskable:
-    """A molecule and its players: its N atoms, then the inputs beside the structure."""
+    """A molecule and its players: its N atoms, then those of the inputs beside the structure."""
 
     index: int
     """Its number in the encoded molecules."""
@@ -33,9 +59,7 @@ class Maskable:
     """bool [K, n]: the players that are present in each of its K variants."""
     fingerprints: dict[str, Environments]
     """The environments of the counts that the model reads, by their name in `ExtraArrays`."""
-    inputs: tuple[tuple[str, np.ndarray], ...]
-    """Name of each other input, and its places in the features of the featuriser, followed by the
-    descriptors and the feature columns."""
+    inputs: tuple[OtherInput, ...]
 
 
 def masked_predictions(
@@ -54,35 +78,48 @@ def masked_predictions(
     values, which networks replace by their mean over the training molecules and forests by their
     median.
     """
-    first_atom = np.cumsum(encoded.sizes) - encoded.sizes
-    first_pair = np.cumsum(encoded.sizes**2) - encoded.sizes**2
-    sizes, atoms, pairs, features, extras = [], [], [], [], []
+    present, features, extras = [], [], []
     for molecule in molecules:
         index, count = molecule.index, int(encoded.sizes[molecule.index])
-        for present in molecule.coalitions[:, :count]:
-            kept = np.flatnonzero(present)
-            sizes.append(len(kept))
-            atoms.append(first_atom[index] + kept)
-            pairs.append((first_pair[index] + kept[:, None] * count + kept).ravel())
+        present.append((index, molecule.coalitions[:, :count]))
         own = np.empty(0) if encoded.features is None else encoded.features[index]
         of_featurizer, others = _inputs(molecule, own, extra.of(np.array([index])), count)
         features.append(of_featurizer)
         extras.append(others)
+    variants = _without_atoms(encoded, present)
+    if encoded.features is not None:
+        variants = replace(variants, features=np.concatenate(features))
+    every_extra = ExtraArrays(*map(np.concatenate, zip(*extras, strict=True)))
+    inputs = Inputs.of(variants, every_extra, device)
+    predicted = model.predict(inputs, np.arange(len(variants)), precision).values
+    ends = np.cumsum([len(molecule.coalitions) for molecule in molecules])
+    return np.split(predicted, ends[:-1])
+
+
+def _without_atoms(
+    encoded: EncodedGraphs, molecules: Sequence[tuple[int, np.ndarray]]
+) -> EncodedGraphs:
+    """Return variants of molecules, given by number and the atoms that are present, bool (K, N)."""
+    first_atom = np.cumsum(encoded.sizes) - encoded.sizes
+    first_pair = np.cumsum(encoded.sizes**2) - encoded.sizes**2
+    sizes, atoms, pairs = [], [], []
+    for index, variants in molecules:
+        for present in variants:
+            kept = np.flatnonzero(present)
+            sizes.append(len(kept))
+            atoms.append(first_atom[index] + kept)
+            pairs.append((first_pair[index] + kept[:, None] * len(present) + kept).ravel())
     of_atoms, of_pairs = np.concatenate(atoms), np.concatenate(pairs)
-    variants = EncodedGraphs(
+    rows = np.repeat([index for index, _ in molecules], [len(each) for _, each in molecules])
+    return EncodedGraphs(
         sizes=np.array(sizes, dtype=np.int64),
         atoms=encoded.atoms[of_atoms],
         degrees=encoded.degrees[of_atoms],
         pairs=encoded.pairs[of_pairs],
         paths=encoded.paths,
         max_bonds=encoded.max_bonds,
-        features=None if encoded.features is None else np.concatenate(features),
+        features=None if encoded.features is None else encoded.features[rows],
     )
-    every_extra = ExtraArrays(*map(np.concatenate, zip(*extras, strict=True)))
-    inputs = Inputs.of(variants, every_extra, device)
-    predicted = model.predict(inputs, np.arange(len(variants)), precision).values
-    ends = np.cumsum([len(molecule.coalitions) for molecule in molecules])
-    return np.split(predicted, ends[:-1])
 
 
 def _inputs(
@@ -93,14 +130,56 @@ def _inputs(
     widths = np.cumsum([len(own), extra.descriptors.shape[1]])
     whole = np.concatenate([own, extra.descriptors[0], extra.columns[0]], dtype=np.float32)
     values = np.tile(whole, (len(molecule.coalitions), 1))
-    for is_present, (_, places) in zip(others.T, molecule.inputs, strict=True):
-        values[np.ix_(~is_present, places)] = np.nan
+    for each in molecule.inputs:
+        players, others = np.split(others, [each.players], axis=1)
+        values[np.ix_(~players.any(axis=1), each.places)] = np.nan
+        if each.partial is not None:
+            some = players.any(axis=1) & ~players.all(axis=1)
+            values[np.ix_(some, each.places)] = each.partial(players[some])
     features, descriptors, columns = np.split(values, widths, axis=1)
     counts = {name: found.counts(present) for name, found in molecule.fingerprints.items()}
     none = np.zeros((len(values), 0), dtype=np.float32)
     return features, ExtraArrays(
         counts.get("counts", none), descriptors, counts.get("pairs", none), columns
     )
+
+
+def with_atoms(whole: OtherInput, molecules: MoleculeColumns | None, cell: str) -> OtherInput:
+    """Return an input with the players of its cell, if it is a column of molecules: the atoms and
+    the descriptors of each component. Without embeddings or atoms that can be traced, it stays as
+    it is. Absent atoms are left out of the embedding; without any, it is the mean embedding of the
+    training molecules, and absent descriptors are their mean."""
+    if molecules is None or molecules.encoder is None or whole.name not in molecules.projections:
+        return whole
+    text = molecules.standard(whole.name, [cell]).get(cell, "")
+    shares, smiles = zip(*components(text), strict=True)
+    try:
+        forms = [*map(traced, smiles)]
+    except InvalidMolecule:  # such as that of an empty cell
+        return whole
+    read = featurize.get(molecules.featurizer).many([form.smiles for form in forms])
+    graphs = [each for each in read if not isinstance(each, InvalidMolecule)]
+    sizes = [len(form.places) for form in forms]
+    if [each.num_atoms for each in graphs] != sizes or sum(sizes) > MAX_ATOMS:
+        return whole
+    encoded = encode(graphs, encoding_of(molecules.encoder.config))
+    mean, width = molecules.projections[whole.name][0].numpy(), molecules.encoder.embedding_width
+    whole_features, _ = molecules.features(smiles)
+
+    def vectors(present: np.ndarray) -> np.ndarray:  # bool (n, players) -> float32 (n, w)
+        players, of_row = np.unique(present, axis=0, return_inverse=True)
+        features = np.tile(mean, (len(players), 1))
+        for index, size in enumerate(sizes):
+            atoms, has_descriptors, players = np.split(players, [size, size + 1], axis=1)
+            rows = np.flatnonzero(atoms.any(axis=1))
+            embedded = molecules.embedded(_without_atoms(encoded, [(index, atoms[rows])]))
+            features[rows, :width] += shares[index] * (embedded - mean[:width])
+            described = whole_features[index, width:] - mean[width:]
+            features[has_descriptors[:, 0], width:] += shares[index] * described
+        return molecules.projected(whole.name, features)[of_row.ravel()]
+
+    texts = text.split(PLUS)
+    return replace(whole, components=tuple(zip(texts, smiles, forms, strict=True)), partial=vectors)
 
 
 def explained_scale(model: PropertyModel, predictions: np.ndarray) -> np.ndarray:  # float64 (…, O)

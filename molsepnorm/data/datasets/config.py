@@ -512,8 +512,9 @@ class DataConfig(BaseModel):
         be merged."""
         for role, names in self.columns_by_role.items():
             for name in {*names}.intersection(self.features):
+                is_molecule = role == "smiles_column" and name in self.molecules
                 yield (
-                    role not in ("feature_columns", "time_column", "split_by"),
+                    role not in ("feature_columns", "time_column", "split_by") and not is_molecule,
                     f"data.feature_columns and data.{role} both name '{name}': a column has one "
                     "role",
                 )

@@ -18,6 +18,7 @@ from molsepnorm.errors import ConfigError, InvalidMolecule, counted, require_sev
 from molsepnorm.files.tables import free_name
 from molsepnorm.molecules import featurize
 from molsepnorm.molecules.encodings.encoding import EncodingSpec
+from molsepnorm.molecules.featurize.further import first_molecule
 from molsepnorm.molecules.featurize.standardize import standardized
 from molsepnorm.molecules.molecule import MolGraph
 
@@ -122,7 +123,7 @@ def memory_dataset(
     rows = Rows.read(roles, np.float32).without_refusals()
     texts: list[str] | None = None
     if kind == _SMILES:
-        texts = list(map(str, listed))
+        texts = [*map(first_molecule, map(str, listed), *map(roles.cells, config.molecules))]
     elif kind == _MOL:
         from molsepnorm.molecules.featurize.sdf import mol_to_smiles
 

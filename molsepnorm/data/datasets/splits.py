@@ -74,8 +74,8 @@ def with_splits(
     elif config.split is not None and config.draws_molecules:
         numbers = dataset.molecule_ids
     cells = {config.smiles_column: numbers}
-    names = config.features if config.split_by == NONE else config.kept_together
-    for name in {*names} - {config.smiles_column}:
+    kept = [name for name in config.kept_together if name != config.smiles_column]
+    for name in config.features if config.split_by == NONE else kept:
         cells[name] = pd.factorize(table.keys(name))[0][dataset.store.rows]
     drawn_by = [cells[name] for name in config.kept_together] or [numbers]
     if config.split_by == NONE:

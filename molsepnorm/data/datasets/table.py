@@ -24,7 +24,7 @@ from molsepnorm.data.tables.formats import require_file, row_word
 from molsepnorm.errors import DataError, InvalidMolecule, OpenChoice
 from molsepnorm.files.tables import free_name
 from molsepnorm.molecules.encodings.encoding import EncodingSpec
-from molsepnorm.molecules.featurize.further import with_further
+from molsepnorm.molecules.featurize.further import PLUS, first_molecule, with_further
 from molsepnorm.molecules.featurize.standardize import cached_standard
 from molsepnorm.molecules.molecule import MolGraph
 from molsepnorm.tasks.inputs import cell_text
@@ -88,6 +88,9 @@ class Rows:
                     yield row, graph
                 else:
                     text = "" if written is None else written[row]
+                    if PLUS in text and first_molecule(text, text):  # "" if it is invalid
+                        option = f"--feature-columns {config.smiles_column}:molecule"
+                        raise DataError(f"{table.where(row)}: {graph}: add {option}")
                     rejected.append(Rejected(row, text, str(graph)))
 
         further = {name: [*map(cell_text, table.cells(name))] for name in config.molecules}
@@ -119,7 +122,8 @@ class Rows:
         """Return the data set of the molecules of files, before duplicates are merged."""
         table, config = self.table, self.table.config
         files = config.structures or [Path(table.source)]
-        smiles = table.cells(config.smiles_column)
+        columns = map(table.cells, [config.smiles_column, *config.molecules])
+        smiles = [*map(first_molecule, *columns)]
         standard = cached_standard(smiles, config.standardize)
         word = "file" if config.structures else row_word(files[0])
         identifiers = [name for name in table.identifiers if name not in self.labels.names]

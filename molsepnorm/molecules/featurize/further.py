@@ -13,7 +13,7 @@ from molsepnorm.errors import DataError, InvalidMolecule
 from molsepnorm.molecules.featurize.standardize import Level, standardized
 from molsepnorm.molecules.molecule import MolGraph
 
-_PLUS = " + "
+PLUS = " + "
 
 
 def standard_cells(
@@ -53,7 +53,7 @@ def _standard_mixture(cell: str, level: Level) -> str:
     shares = {smiles: each / total for smiles, each in sorted(amounts.items()) if each}
     if len(shares) == 1:
         return next(iter(shares))
-    return _PLUS.join(f"{share:.6g} {smiles}" for smiles, share in shares.items())
+    return PLUS.join(f"{share:.6g} {smiles}" for smiles, share in shares.items())
 
 
 def components(cell: str) -> list[tuple[float, str]]:
@@ -62,7 +62,7 @@ def components(cell: str) -> list[tuple[float, str]]:
     >>> components("0.3 CO + 0.7 O"), components("CO")
     ([(0.3, 'CO'), (0.7, 'O')], [(1.0, 'CO')])
     """
-    parts = [part.split() for part in cell.split(_PLUS)]
+    parts = [part.split() for part in cell.split(PLUS)]
     if len(parts) == 1 and (len(parts[0]) != 2 or not _is_amount(parts[0][0])):
         return [(1.0, cell)]
     if not all(len(part) == 2 and _is_amount(part[0]) for part in parts):
@@ -85,6 +85,23 @@ def _is_amount(text: str) -> bool:
 def as_one_molecule(text: str) -> str:
     """Return the components of a cell as one SMILES without amounts, for fingerprints."""
     return ".".join(smiles for _, smiles in components(text))
+
+
+def first_molecule(cell: str, *further: object) -> str:
+    """Return the components of a mixture as one SMILES if a further molecule of the row is the same
+    cell, which has the amounts. Other cells stay as they are.
+
+    >>> first_molecule("0.3 OC + 0.7 O", "0.3 OC + 0.7 O"), first_molecule("0.3 OC + 0.7 O", "O")
+    ('CO.O', '0.3 OC + 0.7 O')
+    """
+    from molsepnorm.molecules.featurize.smiles import Unwritten
+
+    if not isinstance(cell, str) or " " not in cell or cell not in map(str, further):
+        return cell
+    try:
+        return as_one_molecule(_standard_mixture(cell, "none"))
+    except InvalidMolecule as error:
+        return Unwritten(f"'{cell:.80}': {error}")
 
 
 def with_further(

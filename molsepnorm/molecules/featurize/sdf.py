@@ -11,6 +11,7 @@ from rdkit.Chem import rdCoordGen, rdDepictor
 
 from molsepnorm.errors import InvalidMolecule
 from molsepnorm.molecules.featurize.cxsmiles import has_axes
+from molsepnorm.molecules.featurize.further import as_one_molecule
 from molsepnorm.molecules.featurize.smiles import MAX_ATOMS, MAX_RINGS, Unwritten, read_smiles
 
 _V2000 = re.compile(r"(?:.*\n){3}([ \d]{2}\d)([ \d]{2}\d)")
@@ -61,7 +62,7 @@ def drawn(smiles: str, title: str = "") -> str:
     """
     with rdBase.BlockLogs():
         try:
-            mol = read_smiles(smiles)
+            mol = read_smiles(as_one_molecule(smiles))
             rdDepictor.Compute2DCoords(mol)
         except InvalidMolecule:
             mol = Chem.Mol()

@@ -205,6 +205,8 @@ def one_token(smiles: object) -> str:
             text = worked_in(*extended.groups())
     if reason := excess(text):
         raise InvalidMolecule(reason)
+    if " + " in text:
+        raise InvalidMolecule(f"{_short(text)} is a mixture, which needs a further molecule")
     if len(parts := text.split()) > 1:
         raise InvalidMolecule(
             f"whitespace inside {_short(text)}; if what follows it is a name, "

@@ -13,6 +13,7 @@ from molsepnorm.analysis import explain
 from molsepnorm.analysis.explanations import top_fragments
 from molsepnorm.analysis.explanations.files import (
     MAX_DRAWN,
+    explanation_json,
     page,
     require_format,
     write_explanations,
@@ -81,6 +82,17 @@ def test_a_page_has_all_numbers_of_its_molecules(found):
     assert found[-1].error in text
     assert f"{len(found) - 1} of {len(found)} molecules are explained" in text
     assert "not an explanation" in text
+
+
+def test_a_further_molecule_has_its_own_drawing_and_numbers(found):
+    each = replace(found[0], further={"solvent": [replace(found[6], attention=None)]})
+    reader = Reader(page([each], ["y"], "runs/x"))
+    assert reader.tags.count("svg") == 3  # two of contributions, one of attention
+    value, error = found[6].targets["y"].atoms[0], found[6].targets["y"].errors[0]
+    assert "solvent" in reader.text and f"{value:+.3g} ± {error:.2g}" in reader.text
+    content = explanation_json(each, ["y"])
+    assert content["further"]["solvent"][0]["targets"]["y"]["atoms"] == [value]
+    assert "further" not in explanation_json(found[0], ["y"])
 
 
 def test_a_page_draws_a_limited_number_of_molecules(found):

@@ -12,6 +12,7 @@ import torch
 from explained import DRUGS, TASK, network
 from molsepnorm.analysis.explanations.masked import (
     Maskable,
+    OtherInput,
     TokenAttention,
     explained_scale,
     masked_predictions,
@@ -99,7 +100,7 @@ def test_absent_inputs_are_missing_values(whole):
     rng = np.random.default_rng(0)
     extra = ExtraArrays(*(rng.normal(size=(1, n)).astype(np.float32) for n in model.inputs.widths))
     fingerprints = {name: Given(getattr(extra, name)) for name in ("counts", "pairs")}
-    others = (("T", np.array([2])), ("descriptors", np.array([0, 1])))
+    others = OtherInput("T", np.array([2])), OtherInput("descriptors", np.array([0, 1]))
     coalitions = np.array([[1, 1, 1, 1, 0], [1, 1, 1, 0, 1], [1, 1, 1, 1, 1]], dtype=bool)
     each = Maskable(0, coalitions, fingerprints, others)
     (found,) = masked_predictions(model, encoded, extra, [each], torch.device("cpu"))
