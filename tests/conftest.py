@@ -33,7 +33,7 @@ from hypothesis import strategies as st
 from molsepnorm.molecules.encodings.encoding import EncodedGraphs
 from molsepnorm.molecules.encodings.paths import SELF, PathVocabulary
 from molsepnorm.molecules.molecule import MolGraph
-from molsepnorm.pretrained import ModelCard
+from molsepnorm.pretrained.card import ModelCard
 from molsepnorm.training.completing import baseline
 from support import set_zinc_sizes, write_model_with_card
 

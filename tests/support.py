@@ -23,7 +23,7 @@ from molsepnorm.model import PropertyModel, encoding_of, weights_digest
 from molsepnorm.molecules.encodings import encode
 from molsepnorm.molecules.molecule import MolGraph
 from molsepnorm.nn import GraphBatch, Graphormer, GraphormerConfig
-from molsepnorm.pretrained import CARD, EndPoint, ModelCard, Score, Source
+from molsepnorm.pretrained.card import CARD, EndPoint, ModelCard, Score, Source
 from molsepnorm.tasks import Target, Task
 from molsepnorm.tasks.metrics import resampled_scores
 from molsepnorm.training import Callback

@@ -153,7 +153,7 @@ def ship(folder: Path) -> None:
     from molsepnorm import pretrained
     from molsepnorm.model import PropertyModel, weights_digest
     from molsepnorm.predict import Predictor
-    from molsepnorm.pretrained import CARD, EndPoint, ModelCard, Score, Source, read_card
+    from molsepnorm.pretrained.card import CARD, EndPoint, ModelCard, Score, Source, read_card
 
     model = PropertyModel.from_pretrained(folder / "all-0")
     target = Path(pretrained.__file__).parent / NAME
@@ -233,7 +233,8 @@ def _seconds(folder: Path) -> float:
 
 def write_page() -> None:
     """Write docs/admet.md from page.md, the card and the scores."""
-    from molsepnorm.pretrained import read_card, resolve
+    from molsepnorm.pretrained import resolve
+    from molsepnorm.pretrained.card import read_card
 
     card, scores, ends = read_card(resolve(NAME)), pd.read_csv(SCORES), end_points()
     published = pd.read_csv(HERE.parent / "official" / "tdc.csv", index_col="table")

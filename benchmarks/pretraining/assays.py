@@ -84,7 +84,7 @@ def ship(folder: Path) -> None:
     from molsepnorm.model import PropertyModel, weights_digest
     from molsepnorm.model.training_molecules import TrainingMolecules
     from molsepnorm.nn.parts import in_head
-    from molsepnorm.pretrained import CARD, Source, read_card
+    from molsepnorm.pretrained.card import CARD, Source, read_card
     from molsepnorm.tasks import Task
 
     network = PropertyModel.from_pretrained(BEFORE).network

@@ -18,7 +18,7 @@ from molsepnorm.errors import ConfigError, counted, did_you_mean
 
 if TYPE_CHECKING:
     from molsepnorm.data.tables.formats import ReadOptions
-    from molsepnorm.pretrained import ModelCard
+    from molsepnorm.pretrained.card import ModelCard
 
 _SHOWN = 5  # rejected rows that are printed
 
@@ -89,7 +89,8 @@ def show(name: str | None, as_json: bool) -> None:
     molsepnorm models show
     molsepnorm models show molsepnorm-small --json
     """
-    from molsepnorm.pretrained import read_card, shipped_models
+    from molsepnorm.pretrained import shipped_models
+    from molsepnorm.pretrained.card import read_card
 
     folders = shipped_models()
     if name is not None and name not in folders:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from molsepnorm.data.tables.formats import ReadOptions
     from molsepnorm.devices import Precision
     from molsepnorm.predict import Predictor
-    from molsepnorm.pretrained import ModelCard
+    from molsepnorm.pretrained.card import ModelCard
 
 _LEVEL = 0.9  # of intervals, by default
 _CHUNK_LINES = 1024  # of standard input, read together
@@ -231,7 +231,7 @@ def load_predictor(
 def card_of(folder: Path) -> ModelCard | None:
     """Return the card in the folder of a model; None if it has none."""
     from molsepnorm.model.folder import find_folder
-    from molsepnorm.pretrained import CARD, read_card
+    from molsepnorm.pretrained.card import CARD, read_card
 
     found = find_folder(folder)
     return read_card(found) if (found / CARD).exists() else None

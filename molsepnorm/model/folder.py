@@ -34,8 +34,8 @@ from molsepnorm.model.parts import PARTS, NetworkPart, Part, encoding_of, networ
 from molsepnorm.model.training_molecules import TRAINING_FILE, TrainingFile
 from molsepnorm.molecules import featurize
 from molsepnorm.molecules.featurize.standardize import Level
-from molsepnorm.pretrained import read_card, resolve, shipped_models
-from molsepnorm.pretrained.card import CARD
+from molsepnorm.pretrained import resolve, shipped_models
+from molsepnorm.pretrained.card import CARD, read_card
 from molsepnorm.tasks import ExtraInputs, Task
 from molsepnorm.tasks.calibration import Calibration, kind_fits
 from molsepnorm.tasks.domain import Domain

@@ -11,7 +11,7 @@ from molsepnorm.errors import ConfigError
 from molsepnorm.model import PropertyModel
 
 if TYPE_CHECKING:
-    from molsepnorm.pretrained import ModelCard
+    from molsepnorm.pretrained.card import ModelCard
 
 
 @dataclass(frozen=True)

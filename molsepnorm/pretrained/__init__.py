@@ -4,27 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from molsepnorm.pretrained.card import (
-    CARD,
-    EndPoint,
-    ModelCard,
-    Score,
-    Source,
-    read_card,
-)
-
-__all__ = [
-    "CARD",
-    "SERVED",
-    "EndPoint",
-    "ModelCard",
-    "Score",
-    "Source",
-    "read_card",
-    "recorded_path",
-    "resolve",
-    "shipped_models",
-]
+from molsepnorm.pretrained.card import CARD
 
 SERVED = "molsepnorm-admet"
 """Name of the shipped model that `molsepnorm serve` serves by default."""

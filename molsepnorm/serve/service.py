@@ -33,7 +33,7 @@ from molsepnorm.molecules.featurize.atom_order import traced
 from molsepnorm.molecules.featurize.further import first_molecule
 from molsepnorm.predict import Prediction, Predictor, Reference, predict_rows
 from molsepnorm.predict.uncertainty import require_calibrated
-from molsepnorm.pretrained import EndPoint, ModelCard
+from molsepnorm.pretrained.card import EndPoint, ModelCard
 
 T = TypeVar("T")
 

@@ -6,7 +6,7 @@ import pytest
 
 from molsepnorm.errors import ModelError
 from molsepnorm.model import PropertyModel
-from molsepnorm.pretrained import CARD, read_card
+from molsepnorm.pretrained.card import CARD, read_card
 from support import write_model_with_card
 
 

@@ -18,7 +18,8 @@ from molsepnorm.errors import ConfigError, ModelError, StorageError
 from molsepnorm.model import PropertyModel, weights_digest
 from molsepnorm.model.training_molecules import TRAINING_FILE
 from molsepnorm.predict import Predictor
-from molsepnorm.pretrained import read_card, recorded_path, resolve, shipped_models
+from molsepnorm.pretrained import recorded_path, resolve, shipped_models
+from molsepnorm.pretrained.card import read_card
 
 MODELS = shipped_models()
 

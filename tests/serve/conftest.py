@@ -17,7 +17,7 @@ import uvicorn
 import molsepnorm
 from molsepnorm.cli.serve import _listening
 from molsepnorm.model import PropertyModel
-from molsepnorm.pretrained import ModelCard
+from molsepnorm.pretrained.card import ModelCard
 from molsepnorm.serve import Limits, Service
 from molsepnorm.serve.app import create_app
 from support import write_card

@@ -17,7 +17,8 @@ from molsepnorm.files.page import template
 from molsepnorm.model import PropertyModel
 from molsepnorm.model.parts import Forest, KernelPart
 from molsepnorm.model.training_molecules import TRAINING_FILE
-from molsepnorm.pretrained import read_card, shipped_models
+from molsepnorm.pretrained import shipped_models
+from molsepnorm.pretrained.card import read_card
 from molsepnorm.training.config import TrainConfig
 from molsepnorm.training.results import summary
 from molsepnorm.training.results.metrics import Metrics

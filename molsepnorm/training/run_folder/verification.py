@@ -14,8 +14,8 @@ from molsepnorm.files.digests import check_sealed
 from molsepnorm.files.writing import clear_errors
 from molsepnorm.model import PropertyModel, weights_digest
 from molsepnorm.model.folder import WEIGHTS, find_folder
-from molsepnorm.pretrained import read_card, resolve
-from molsepnorm.pretrained.card import CARD
+from molsepnorm.pretrained import resolve
+from molsepnorm.pretrained.card import CARD, read_card
 from molsepnorm.training.run_folder.folder import RunFolder
 
 
