@@ -23,7 +23,7 @@ from molsepnorm.data.datasets import SPLITS, Dataset
 from molsepnorm.errors import counted
 from molsepnorm.files.writing import clear_errors
 from molsepnorm.model import PropertyModel
-from molsepnorm.tasks.metrics import signed, significant
+from molsepnorm.tasks.metrics import between, signed, significant
 from molsepnorm.training.callback import Callback, EpochRecord, TrainingResult
 from molsepnorm.training.comparing.ablation import Ablation
 from molsepnorm.training.config import TrainConfig
@@ -453,6 +453,19 @@ def folds_table(summary: Mapping[str, Any]) -> Table:
         cells = (significant(column[metric]["values"][fold]) for column in columns.values())
         rows.append([str(fold), f"{count:,}", *cells])
     return make_table(title, ["fold", ">molecules", *(f">{name}" for name in columns)], rows)
+
+
+def folds_note(summary: Mapping[str, Any]) -> str | None:
+    """Compare the model with its forest over the folds, if that is defined."""
+    metric = headline(summary["chosen_by"], summary["test"])
+    gap = summary.get("baseline_difference", {}).get(metric)
+    if gap is None or gap["interval_95"] is None:
+        return None
+    return (
+        f"{_label(summary, metric)} of the model minus that of the forest: "
+        f"{signed(gap['difference'], 3)} (95 % interval {between(gap['interval_95'], 3)}, with the "
+        "correction of Nadeau and Bengio for overlapping training sets)."
+    )
 
 
 def ablation_tables(ablation: Ablation) -> tuple[Table, Table]:

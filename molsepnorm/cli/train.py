@@ -288,7 +288,6 @@ def _print_ablation(ablation: Ablation, console: Console) -> None:
 
 def _print_replicates(replicates: Replicates, console: Console) -> None:
     from molsepnorm.cli import display
-    from molsepnorm.training.results.summary import conclusion_of_folds
 
     folder, summary = replicates.folder, replicates.summary
     pooled = summary.get("out_of_fold")
@@ -300,7 +299,7 @@ def _print_replicates(replicates: Replicates, console: Console) -> None:
     for line in display.leak_notes(summary):
         console.print(line, style="yellow")
     if pooled is not None:
-        if sentence := conclusion_of_folds(summary):
+        if sentence := display.folds_note(summary):
             console.print(sentence)
         console.print(f"Out-of-fold predictions: {folder / pooled['file']}")
     console.print(

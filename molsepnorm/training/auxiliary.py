@@ -37,7 +37,7 @@ from molsepnorm.tasks import ExtraInputs, Task
 from molsepnorm.training.config import TrainConfig
 from molsepnorm.training.inputs import probe_inputs, with_inputs
 from molsepnorm.training.objectives import Examples
-from molsepnorm.training.probe import fit_out_of_fold
+from molsepnorm.training.probe.kernel import fit_out_of_fold
 from molsepnorm.training.recipes import encoding
 
 _OF_FILES = ("smiles_column", "decimal", "encoding", "sheet", "header_row", "missing_values")

@@ -79,19 +79,13 @@ class DistributedContext:
             ) from error
         _leave()
 
-    def require_batch(self, batch_size: int) -> None:
-        if self.size > 1 and batch_size < 2 * self.size:
-            raise ConfigError(
-                f"run.batch_size {batch_size} gives some of {self.size} processes fewer than 2 "
-                f"molecules: try --batch-size {2 * self.size} or more, or fewer processes"
-            )
-
     def share(self, graphs: np.ndarray, min_size: int = 0) -> np.ndarray:
         """Return this process's part of `graphs`; each molecule belongs to exactly one process."""
         if len(graphs) < min_size * self.size:
             raise ConfigError(
                 f"a step of {len(graphs)} molecules cannot be divided among {self.size} processes: "
-                "use fewer of them, more training molecules, or a higher run.max_pairs"
+                "use fewer of them, more training molecules, or a higher run.batch_size or "
+                "run.max_pairs"
             )
         return graphs[self.rank :: self.size]
 

@@ -21,7 +21,7 @@ from molsepnorm.tasks.label_errors import fit_unexplained
 from molsepnorm.tasks.metrics import significant
 from molsepnorm.training.completing.baseline import forest_inputs
 from molsepnorm.training.inputs import with_inputs
-from molsepnorm.training.probe import left_out_by_structure
+from molsepnorm.training.probe.kernel import left_out_by_structure
 from molsepnorm.training.scoring import drawn
 
 _MOST = 3000  # training molecules of the regression, a few seconds

@@ -26,7 +26,7 @@ from molsepnorm.training.distributed import DistributedContext, device_of_rank
 from molsepnorm.training.objectives import Examples, Objective, make_objective
 from molsepnorm.training.objectives.objective import TINY, diverged
 from molsepnorm.training.preparing import Prepared
-from molsepnorm.training.probe import fit_kernel, fit_linear
+from molsepnorm.training.probe.kernel import fit_kernel, fit_linear
 from molsepnorm.training.run_folder import checkpoint
 from molsepnorm.training.run_folder.checkpoint import Progress, tensors_under
 from molsepnorm.training.run_folder.folder import RunFolder

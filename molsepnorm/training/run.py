@@ -155,7 +155,6 @@ def _train(
             if not resume:
                 world.on_main_process(run.require_new)
         device = device_of_rank(config.run.device, world)
-        world.require_batch(config.run.batch_size)
         start = None if resume else starting_model(config)
         if dataset is None:
             dataset = world.main_process_first(lambda: load_dataset(config))

@@ -99,7 +99,12 @@ def of_rows(labels, weights, ids) -> SimpleNamespace:
     splits = {"train": np.array([last]), "val": np.arange(last)}
     ids = np.append(ids, len(labels))
     return SimpleNamespace(
-        labels=labels, label_weights=weights, bounds=None, molecule_ids=ids, splits=splits
+        labels=labels,
+        label_weights=weights,
+        bounds=None,
+        molecule_ids=ids,
+        together=np.zeros_like(ids),
+        splits=splits,
     )
 
 

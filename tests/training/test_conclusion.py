@@ -13,7 +13,7 @@ from molsepnorm.tasks import Target, Task, json_scores
 from molsepnorm.tasks.metrics import draw_resamples
 from molsepnorm.training.recipes import architecture
 from molsepnorm.training.results.metrics import Metrics
-from molsepnorm.training.results.summary import conclusion, conclusion_of_folds
+from molsepnorm.training.results.summary import conclusion
 from molsepnorm.training.scoring import about_split, gaps
 from support import score
 
@@ -160,8 +160,7 @@ def test_the_similarity_equals_rdkits(configure):
 
 
 def test_targets_that_a_simpler_model_predicts_as_well_are_named_worst_first():
-    """Also where the mean over the targets is better. Folds of a cross-validation have the same
-    clause."""
+    """Also where the mean over the targets is better."""
     gains = {"a": (0.5, 0.1), "b": (0.05, 0.1), "c/d": (-0.4, 0.1)}
     scores = {f"rmse/{name}": 1 - gain for name, (gain, _) in gains.items()}
     found = {f"rmse/{n}": entry(-gain, -gain - h, h - gain) for n, (gain, h) in gains.items()}
@@ -184,7 +183,3 @@ def test_targets_that_a_simpler_model_predicts_as_well_are_named_worst_first():
     first, second = sentences[2].split("; ")
     assert first.endswith("c/d (RMSE 1.40 against 1.00), b (RMSE 0.950 against 1.00)")
     assert second.endswith("a (RMSE 0.500 against 0.440).")
-    means = ({n: {"mean": v} for n, v in each.items()} for each in (content.test, forest))
-    ours, others = ({"test": each} for each in means)
-    folds = {**ours, "baseline": others, "baseline_difference": differences, "chosen_by": "rmse"}
-    assert conclusion_of_folds(folds).endswith(second)

@@ -17,7 +17,6 @@ from torch import nn
 
 import molsepnorm
 import two_processes
-from molsepnorm.errors import ConfigError
 from molsepnorm.sepnorm import SepNorm
 from molsepnorm.training.distributed import DistributedContext, device_of_rank
 from two_processes import CUTS, NETWORKS, OPTIONS, norm_steps, training_steps
@@ -210,12 +209,6 @@ def test_no_thread_of_a_process_group_is_left_when_python_ends(out: Path) -> Non
         pytest.skip("only Linux lists the names of threads in /proc")
     assert before.count("gloo") > 0
     assert after.count("gloo") == after.count("tcpstore") == 0
-
-
-def test_a_batch_size_below_two_per_process_is_refused() -> None:
-    DistributedContext(1, 4).require_batch(8)
-    with pytest.raises(ConfigError, match="batch_size 7 .*: try --batch-size 8 or more"):
-        DistributedContext(1, 4).require_batch(7)
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import torch
@@ -29,15 +29,18 @@ class Forest(Part):
     columns.
 
     For regression the trees are extremely randomised: a split is the best of random thresholds, one
-    for each of the features that are tried, which are a third of all, unless the fit is greedy: a
-    few feature columns among thousands of counts are then found. For classes a split has the
+    for each of the features that are tried, which are a third of all. A boosted fit, which finds a
+    few feature columns among thousands of counts, is the mean of trees that try all features and of
+    gradient boosting. For classes a split has the
     best threshold of log2 of the features, and each class is weighted by the inverse square root of
     its frequency, unless the task has class weights; predictions are unweighted shares. Each is the
     better one on its kind of targets. A missing feature is replaced by its median over the training
     molecules.
 
     Source: Geurts et al., "Extremely randomized trees", Machine Learning 2006, 63, 3, on bootstrap
-    samples; Breiman, "Random forests", Machine Learning 2001, 45, 5; both as in scikit-learn.
+    samples; Breiman, "Random forests", Machine Learning 2001, 45, 5; Friedman, "Greedy function
+    approximation: a gradient boosting machine", Annals of Statistics 2001, 29, 1189; all as in
+    scikit-learn.
     """
 
     kind: ClassVar[str] = "random forest"
@@ -67,7 +70,7 @@ class Forest(Part):
         seed: int = 0,
         trees: int = TREES,
         threads: int = 1,
-        greedy: bool = False,
+        boosted: bool = False,
     ) -> Forest:
         """Fit the trees of each target to the training molecules that have its label.
 
@@ -77,8 +80,8 @@ class Forest(Part):
             weights: (G, T), weights of the labels; None for equal weights.
             seed: random seed. Its trees do not depend on the number of threads.
             trees: number of trees of each target.
-            greedy: for regression, try all features at each split, and fit each tree to all rows.
-                A quarter of the trees is fitted, since each takes four times as long.
+            boosted: for regression, fit a quarter of the trees, each to all rows and features, and
+                twice as many small ones that correct each other.
         """
         known = (column[~np.isnan(column)] for column in features.T)
         medians = np.array([np.median(each) if len(each) else 0.0 for each in known], np.float32)
@@ -87,7 +90,7 @@ class Forest(Part):
         constant = task.baseline_prediction(labels)
         settings = {"random_state": seed % _SEEDS, "n_jobs": threads}
         found = (
-            _fit_trees(target, inputs, column, own, constant[columns], trees, greedy, **settings)
+            _fit_trees(target, inputs, column, own, constant[columns], trees, boosted, **settings)
             for target, column, own, columns in zip(
                 task.targets, labels.T, weights.T, task.columns(), strict=True
             )
@@ -143,7 +146,7 @@ def _fit_trees(
     weights: np.ndarray,
     constant: np.ndarray,
     trees: int,
-    greedy: bool,
+    boosted: bool,
     **settings: Any,
 ) -> Trees:
     """Return the trees of one target, fitted to inputs (G, F), labels and weights (G,); without
@@ -161,9 +164,13 @@ def _fit_trees(
         # standard deviation; a power of two changes no digit
         spread = labels.std()
         unit = 2.0 ** np.round(np.log2(spread)) if spread else 1.0
-        settings |= {"max_features": 1.0 if greedy else 1 / 3, "bootstrap": not greedy}
-        forest = ExtraTreesRegressor(-(-trees // 4) if greedy else trees, **settings)
-        found = Trees.of(forest.fit(inputs, labels / unit, weights).estimators_)
+        settings |= {"max_features": 1.0 if boosted else 1 / 3, "bootstrap": not boosted}
+        forest = ExtraTreesRegressor(-(-trees // 4) if boosted else trees, **settings)
+        nodes = _nodes(forest.fit(inputs, labels / unit, weights).estimators_)
+        if boosted:
+            seed = {name: settings[name] for name in ("random_state", "n_jobs")}
+            nodes = _mean(nodes, _boosted(inputs, labels / unit, weights, trees, **seed))
+        found = Trees.of(nodes)
         return replace(found, values=found.values * np.float32(unit))
     classes, factors = labels.astype(int), np.array(target.class_weights)
     balance = np.ones(max(target.width, 2))
@@ -171,12 +178,58 @@ def _fit_trees(
         totals = np.bincount(classes, weights, len(balance))
         factors = balance = np.maximum(totals, 1e-9) ** -0.5
     forest = RandomForestClassifier(trees, max_features="log2", **settings)
-    found = Trees.of(forest.fit(inputs, labels, weights * factors[classes]).estimators_)
+    found = Trees.of(_nodes(forest.fit(inputs, labels, weights * factors[classes]).estimators_))
     shares = np.zeros((len(found.values), len(balance)), dtype=np.float32)
     present = forest.classes_.astype(int)
     shares[:, present] = found.values / balance[present]
     shares /= shares.sum(axis=1, keepdims=True)
     return replace(found, values=np.ascontiguousarray(shares[:, -target.width :]))
+
+
+class Nodes(NamedTuple):
+    """The n nodes of a fitted tree, children after their parents; `left` is -1 for a leaf."""
+
+    left: np.ndarray
+    right: np.ndarray
+    feature: np.ndarray
+    threshold: np.ndarray
+    value: np.ndarray  # (n, W)
+
+
+def _nodes(estimators: Sequence[Any]) -> list[Nodes]:
+    """Return scikit-learn's trees of a single target."""
+    return [
+        Nodes(t.children_left, t.children_right, t.feature, t.threshold, t.value[:, 0])
+        for t in (each.tree_ for each in estimators)
+    ]
+
+
+def _boosted(
+    inputs: np.ndarray, labels: np.ndarray, weights: np.ndarray, trees: int, **settings: Any
+) -> list[Nodes]:
+    """Return twice as many small trees, whose mean is the prediction of gradient boosting."""
+    from sklearn.ensemble import HistGradientBoostingRegressor
+    from threadpoolctl import threadpool_limits
+
+    varying = np.flatnonzero(np.ptp(inputs, axis=0))
+    settings |= {"early_stopping": False, "min_samples_leaf": 5, "max_features": 0.3}
+    with threadpool_limits(settings.pop("n_jobs")):
+        model = HistGradientBoostingRegressor(
+            max_iter=2 * trees, learning_rate=min(25 / trees, 0.3), **settings
+        ).fit(inputs[:, varying], labels, weights)
+    constant, found = model._baseline_prediction.item(), []
+    for nodes in (predictor.nodes for (predictor,) in model._predictors):
+        left = np.where(nodes["is_leaf"], -1, nodes["left"].astype(int))
+        value = nodes["value"][:, None] * model.n_iter_ + constant
+        right, feature = nodes["right"].astype(int), varying[nodes["feature_idx"]]
+        found.append(Nodes(left, right, feature, nodes["num_threshold"], value))
+    return found
+
+
+def _mean(one: Sequence[Nodes], other: Sequence[Nodes]) -> list[Nodes]:
+    """Return trees whose mean is the mean of both forests."""
+    half = (len(one) + len(other)) / 2
+    return [t._replace(value=t.value * (half / len(own))) for own in (one, other) for t in own]
 
 
 _AT_ONCE = 2**18
@@ -226,23 +279,23 @@ class Trees:
             raise ValueError("a node comes before its parent")
 
     @staticmethod
-    def of(estimators: Sequence[Any]) -> Trees:
-        """Return scikit-learn's fitted trees (R,) of a single target as arrays.
+    def of(trees: Sequence[Nodes]) -> Trees:
+        """Return fitted trees (R,) as arrays.
 
         scikit-learn compares float32 features with float64 thresholds. The largest float32 number
         that is not above such a threshold gives the same decisions.
         """
         parts: dict[str, list[np.ndarray]] = {each.name: [] for each in fields(Trees)}
         inner = leaves = 0
-        for tree in (each.tree_ for each in estimators):
-            split = tree.children_left >= 0
+        for tree in trees:
+            split = tree.left >= 0
             numbers = np.where(split, inner + split.cumsum() - 1, -leaves - (~split).cumsum())
-            children = tree.children_left[split], tree.children_right[split]
+            children = tree.left[split], tree.right[split]
             parts["roots"].append(numbers[:1])
             parts["features"].append(tree.feature[split])
             parts["thresholds"].append(_rounded_down(tree.threshold[split]))
             parts["children"].append(numbers[np.stack(children, axis=1)])
-            parts["values"].append(tree.value[~split, 0])
+            parts["values"].append(tree.value[~split])
             inner, leaves = inner + split.sum(), leaves + (~split).sum()
         return _as_trees(*map(np.concatenate, parts.values()))
 

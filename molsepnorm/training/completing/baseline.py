@@ -22,7 +22,7 @@ from molsepnorm.training.callback import Callback
 from molsepnorm.training.config import TrainConfig
 from molsepnorm.training.inputs import with_inputs
 from molsepnorm.training.objectives import Examples
-from molsepnorm.training.scoring import predicted_splits, refit_rows
+from molsepnorm.training.scoring import predicted_splits, refit_rows, scored_together
 
 _TREE_LABELS = 10_000_000  # trees times training labels, above which a forest has fewer trees
 _MIN_BLENDED, _MIN_COMPARED = 200, 10  # trees of a forest that is blended, or only compared
@@ -85,18 +85,20 @@ def fit_baseline(
     smallest = _MIN_BLENDED if can_blend else _MIN_COMPARED
     trees = min(TREES, max(smallest, _TREE_LABELS // max(_num_labels(dataset), 1)))
 
-    def fit(rows: np.ndarray, trees: int, greedy: bool) -> Forest:
+    def fit(rows: np.ndarray, trees: int, boosted: bool) -> Forest:
         features, labels = extra.of(rows).read_by(reads).stacked(), dataset.labels[rows]
         weights = None if dataset.label_weights is None else dataset.label_weights[rows]
         number: dict[str, int] = {"seed": seed, "trees": trees, "threads": threads}
-        return Forest.fit(reads, features, labels, model.task, weights, **number, greedy=greedy)
+        return Forest.fit(reads, features, labels, model.task, weights, **number, boosted=boosted)
 
     graphs = predicted_splits(dataset)
     rows, first = graphs.pop("val"), min(trees, _MIN_BLENDED) if twice else trees
-    # trees that read all features are better for new rows of known molecules and conditions
-    may_be_greedy = model.inputs.columns and any(t.kind == "regression" for t in model.task.targets)
-    kinds = [False, True] if may_be_greedy else [False]
-    forests = [fit(dataset.splits["train"], first, greedy) for greedy in kinds]
+    # these are better for new rows of known molecules and conditions
+    may_be_boosted = model.inputs.columns and any(
+        t.kind == "regression" for t in model.task.targets
+    )
+    kinds = [False, True] if may_be_boosted else [False]
+    forests = [fit(dataset.splits["train"], first, boosted) for boosted in kinds]
     found = [forest.values(extra.of(rows)) for forest in forests]
     errors = [_errors(model.task, values, dataset, rows).sum() for values in found]
     chosen = int(np.argmin(errors))
@@ -206,10 +208,11 @@ def best_shares(
         of_labels, _ = loss.of_labels(task.outputs_of(mixed), labels, weights, bounds)
         losses.append([float(column.sum()) for column in of_labels.T.contiguous()])
     known, of_targets = np.isfinite(dataset.labels[graphs]), np.array(losses)  # (n, T), (S, T)
+    together = scored_together(dataset)
 
     def share_of(some: np.ndarray, before: float) -> float:  # bool (T,)
         best = of_targets[:, some].sum(axis=1).argmin() / _STEPS
-        count = len(np.unique(dataset.molecule_ids[graphs[known[:, some].any(axis=1)]]))
+        count = len(np.unique(together[graphs[known[:, some].any(axis=1)]]))
         return (count * best + prior * before) / max(count + prior, 1)
 
     own = np.eye(len(task.targets), dtype=bool)

@@ -30,7 +30,8 @@ from molsepnorm.training.completing.own_networks import without_own
 from molsepnorm.training.completing.refit import Fit, refit_networks
 from molsepnorm.training.config import TrainConfig
 from molsepnorm.training.objectives import Examples
-from molsepnorm.training.probe import MAX_MOLECULES, refit_kernels
+from molsepnorm.training.probe.kernel import refit_kernels
+from molsepnorm.training.probe.ridge import MAX_MOLECULES
 from molsepnorm.training.results.metrics import Bin, DomainErrors, IntervalCoverage, SetCoverage
 from molsepnorm.training.scoring import Predictions, refit_rows
 from molsepnorm.training.start import LoadedWeights

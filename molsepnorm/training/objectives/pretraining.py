@@ -199,11 +199,6 @@ def _read(path: Path) -> Iterator[tuple[list[str], np.ndarray]]:
         raise DataError(f"there is no Parquet file of a teacher's vectors at {path}")
     try:
         table = parquet.dataset([*map(str, files)], format="parquet")
-        kinds = dict(zip(table.schema.names, table.schema.types, strict=True))
-        if "smiles" not in kinds or not hasattr(kinds.get("embedding"), "value_type"):
-            columns = ", ".join(f"{name} ({kind})" for name, kind in kinds.items())
-            expected = "smiles and embedding (lists of numbers)"
-            raise DataError(f"{path} should have the columns {expected}; it has {columns}")
         for batch in table.to_batches(columns=["smiles", "embedding"], batch_size=_ROWS):
             known = batch.filter(batch.column("embedding").is_valid())
             if not len(known):
@@ -216,4 +211,5 @@ def _read(path: Path) -> Iterator[tuple[list[str], np.ndarray]]:
     except (arrow.ArrowException, OSError, ValueError, TypeError) as error:
         if isinstance(error, DataError):
             raise
-        raise DataError(f"{path} cannot be read as lists of equal lengths: {error}") from None
+        expected = "smiles and embedding (lists of equally many numbers)"
+        raise DataError(f"{path} should have the columns {expected}: {error}") from None

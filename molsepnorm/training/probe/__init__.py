@@ -7,21 +7,3 @@ several temperatures, are left out together. No validation molecules are used.
 A label that is a bound, such as ">10", is used as if it were the number, since a one-sided loss has
 no closed form. The epochs after the probe use the one-sided loss.
 """
-
-from molsepnorm.training.probe.kernel import (
-    fit_kernel,
-    fit_linear,
-    fit_out_of_fold,
-    left_out_by_structure,
-    refit_kernels,
-)
-from molsepnorm.training.probe.ridge import MAX_MOLECULES
-
-__all__ = [
-    "MAX_MOLECULES",
-    "fit_kernel",
-    "fit_linear",
-    "fit_out_of_fold",
-    "left_out_by_structure",
-    "refit_kernels",
-]

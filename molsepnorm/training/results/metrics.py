@@ -163,11 +163,7 @@ class Metrics(_Record):
 
 
 def headline(chosen_by: str, scores: Iterable[str]) -> str:
-    """Return the metric that compares runs: the one that selected the best epochs, or the first
-    score if that was the loss.
-
-    >>> headline("loss, rmse", ["mae", "rmse"])
-    'rmse'
-    """
+    """Return the metric that compares runs: the first one among the scores that selected the best
+    epochs, such as rmse of "loss, rmse", or else the first score."""
     names = [*scores]
     return next((name for name in chosen_by.split(", ") if name in names), names[0])

@@ -18,7 +18,6 @@ from molsepnorm.training.results.metrics import (
     NoiseScores,
     Scores,
     SetCoverage,
-    headline,
 )
 
 INTERVAL = "95 % interval"
@@ -192,26 +191,6 @@ def conclusion(metrics: Metrics) -> list[str]:
     )
     texts = ("".join(block(values)) for block in sentences.blocks.values())
     return [" ".join(text.split()) for text in texts if text.strip()]
-
-
-def conclusion_of_folds(summary: Mapping[str, Any]) -> str | None:
-    """Compare the model with its forest over the folds of a `summary.json`, if that is defined."""
-    gaps = summary.get("baseline_difference", {}).items()
-    known = {name: Gap.model_validate(gap) for name, gap in gaps if gap["interval_95"] is not None}
-    gains = _gains(known)
-    name = headline(summary["chosen_by"], summary["test"])
-    if name not in gains:
-        return None
-    ours, forest = (
-        {key: spread["mean"] for key, spread in part["test"].items()}
-        for part in (summary, summary["baseline"])
-    )
-    weak = [f"; {clause}" for clause in _weak([name], gains, ours, forest, _FOREST, ("worse",))]
-    return (
-        f"The model is {gains[name].word} than {_FOREST}, {metric_label(ours, name)} on average "
-        f"over the folds: {gains[name]}, with the correction of Nadeau and Bengio for overlapping "
-        f"training sets{''.join(weak)}."
-    )
 
 
 def _inside(name: str, noise: NoiseScores) -> str:

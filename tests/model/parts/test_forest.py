@@ -5,7 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from safetensors.torch import load, save
-from sklearn.ensemble import ExtraTreesRegressor, RandomForestClassifier, RandomForestRegressor
+from sklearn.ensemble import (
+    ExtraTreesRegressor,
+    HistGradientBoostingRegressor,
+    RandomForestClassifier,
+    RandomForestRegressor,
+)
 
 from molsepnorm.model import ExtraArrays
 from molsepnorm.model.parts import forest as module
@@ -54,16 +59,26 @@ def task_of(labels, class_weight=None) -> Task:
     return Task.fit(targets, labels, class_weight=class_weight)
 
 
-def by_scikit_learn(features, labels, weights, target, greedy=False):
+def by_scikit_learn(features, labels, weights, target, boosted=False):
     """The predictions of a forest that scikit-learn fits and evaluates by itself."""
     used = ~np.isnan(labels)
     inputs = np.where(np.isnan(features), np.nanmedian(features, axis=0), features)
     settings = {"n_estimators": 12, "bootstrap": True, "random_state": 3}
     if target.kind == "regression":
-        if greedy:
+        if boosted:
             settings |= {"max_features": 1.0, "bootstrap": False, "n_estimators": 3}
         forest = ExtraTreesRegressor(**{"max_features": 1 / 3, **settings})
-        return forest.fit(inputs[used], labels[used], weights[used]).predict(inputs)[:, None]
+        given = inputs[used], labels[used], weights[used]
+        found = forest.fit(*given).predict(inputs)
+        if boosted:
+            rest = {"max_features": 0.3, "min_samples_leaf": 5, "early_stopping": False}
+            boosting = HistGradientBoostingRegressor(
+                max_iter=24, learning_rate=0.3, random_state=3, **rest
+            )
+            varying = np.ptp(inputs[used], axis=0) > 0
+            boosting.fit(inputs[used][:, varying], *given[1:])
+            found = (found + boosting.predict(inputs[:, varying])) / 2
+        return found[:, None]
     own = dict(enumerate(target.class_weights))
     if not own:
         classes = np.unique(labels[used])
@@ -74,17 +89,17 @@ def by_scikit_learn(features, labels, weights, target, greedy=False):
 
 
 @pytest.mark.parametrize(
-    ("class_weight", "threads", "greedy"), [(None, 1, False), ("balanced", 2, True)]
+    ("class_weight", "threads", "boosted"), [(None, 1, False), ("balanced", 2, True)]
 )
-def test_predictions_equal_scikit_learn(features, labels, class_weight, threads, greedy):
+def test_predictions_equal_scikit_learn(features, labels, class_weight, threads, boosted):
     task = task_of(labels, class_weight)
     weights = np.random.default_rng(1).uniform(0.5, 2, labels.shape)
     settings = {"seed": 3 + 2**32, "trees": 12, "threads": threads}  # scikit-learn's seeds are less
-    forest = fitted(features, labels, task, weights, **settings, greedy=greedy)
+    forest = fitted(features, labels, task, weights, **settings, boosted=boosted)
     found = forest.values(arrays(features))
-    assert (found.shape, found.dtype, forest.trees) == ((60, 5), np.float32, 12)
+    assert (found.shape, found.dtype, forest.trees) == ((60, 5), np.float32, 27 if boosted else 12)
     expected = [
-        by_scikit_learn(features, column, own, target, greedy)
+        by_scikit_learn(features, column, own, target, boosted)
         for target, column, own in zip(task.targets, labels.T, weights.T, strict=True)
     ]
     np.testing.assert_allclose(found, np.concatenate(expected, axis=1), rtol=1e-6, atol=1e-6)
@@ -183,7 +198,10 @@ def test_regression_equals_scikit_learn(monkeypatch, at_once):
     monkeypatch.setattr(module, "_AT_ONCE", at_once)
     inputs, values = data(120)
     forest = RandomForestRegressor(20, random_state=0).fit(inputs, 1e3 * values)
-    found, expected = Trees.of(forest.estimators_).predict(inputs), forest.predict(inputs)
+    found, expected = (
+        Trees.of(module._nodes(forest.estimators_)).predict(inputs),
+        forest.predict(inputs),
+    )
     np.testing.assert_allclose(found[:, 0], expected, rtol=1e-6)
 
 
@@ -196,7 +214,7 @@ def test_neighbouring_numbers_are_separated_as_by_scikit_learn():
     forest = RandomForestRegressor(1, bootstrap=False, random_state=0).fit(inputs, values)
     thresholds = forest.estimators_[0].tree_.threshold
     assert (thresholds != thresholds.astype(np.float32)).sum() > 20
-    found = Trees.of(forest.estimators_).predict(inputs)[:, 0]
+    found = Trees.of(module._nodes(forest.estimators_)).predict(inputs)[:, 0]
     np.testing.assert_allclose(found, values, rtol=1e-6)
 
 

@@ -9,8 +9,8 @@ from sklearn.linear_model import Ridge
 
 from molsepnorm.model import PropertyModel
 from molsepnorm.tasks import NO_INPUTS, Target
-from molsepnorm.training.probe import fit_kernel, fit_linear
 from molsepnorm.training.probe import ridge as ridges
+from molsepnorm.training.probe.kernel import fit_kernel, fit_linear
 from probed import SMILES, TRAIN, examples, outputs, regression, some_labels, standardised, start
 
 

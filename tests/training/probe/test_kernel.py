@@ -16,9 +16,9 @@ from molsepnorm.model.parts.kernel import KernelRegression, compared
 from molsepnorm.nn import Graphormer
 from molsepnorm.tasks import NO_INPUTS, ExtraInputs, FeatureColumn, Target
 from molsepnorm.training.objectives import Examples
-from molsepnorm.training.probe import fit_kernel, refit_kernels
 from molsepnorm.training.probe import kernel as kernels
 from molsepnorm.training.probe import ridge as ridges
+from molsepnorm.training.probe.kernel import fit_kernel, refit_kernels
 from probed import SMILES, TRAIN, examples, outputs, regression, some_labels, standardised, start
 
 

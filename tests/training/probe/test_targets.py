@@ -8,8 +8,8 @@ import torch
 from sklearn.linear_model import LogisticRegression
 
 from molsepnorm.tasks import NO_INPUTS, Target
-from molsepnorm.training.probe import fit_kernel, fit_linear
 from molsepnorm.training.probe import ridge as embeddings
+from molsepnorm.training.probe.kernel import fit_kernel, fit_linear
 from molsepnorm.training.probe.ridge import Embedded, _logits, principal_axes, ridge_of_targets
 from probed import (
     SMILES,
