@@ -212,6 +212,7 @@ def _boosted(
     from threadpoolctl import threadpool_limits
 
     varying = np.flatnonzero(np.ptp(inputs, axis=0))
+    varying = varying if len(varying) else np.arange(1)
     settings |= {"early_stopping": False, "min_samples_leaf": 5, "max_features": 0.3}
     with threadpool_limits(settings.pop("n_jobs")):
         model = HistGradientBoostingRegressor(

@@ -105,6 +105,15 @@ def test_predictions_equal_scikit_learn(features, labels, class_weight, threads,
     np.testing.assert_allclose(found, np.concatenate(expected, axis=1), rtol=1e-6, atol=1e-6)
 
 
+@pytest.mark.parametrize("rows", [1, 40])
+def test_without_a_feature_that_varies_a_boosted_forest_predicts_the_mean(rows):
+    labels = np.arange(rows, dtype=np.float32)[:, None]
+    task = Task.fit([Target("y", "regression")], labels, strict=False)
+    forest = fitted(np.ones((rows, 5), np.float32), labels, task, trees=8, boosted=True)
+    found = forest.values(arrays(np.ones((1, 5), np.float32)))
+    assert found.item() == pytest.approx(labels.mean(), abs=1e-5)
+
+
 @pytest.mark.parametrize(("class_weight", "share"), [(None, 0.1), ("balanced", 0.5)])
 def test_leaves_hold_shares_without_the_balance_of_the_splits(class_weight, share):
     """Molecules with equal features cannot be split; class weights of the task still count."""
