@@ -130,7 +130,7 @@ class _Labelled(NamedTuple):
     labels: np.ndarray  # (n,)
     values: np.ndarray  # (n, outputs)
     signals: Mapping[str, np.ndarray]  # (n,) each
-    molecules: np.ndarray  # [n], the same number for rows of one molecule
+    molecules: np.ndarray  # [n], see `scoring.scored_together`
 
     def some(self, rows: np.ndarray) -> _Labelled:
         signals = {name: signal[rows] for name, signal in self.signals.items()}
@@ -154,13 +154,13 @@ def _calibrate(
         split: error_signals(model.task, predicted[split].spread, predicted[split].distance)
         for split in splits
     }
-    task = model.task
+    task, together = model.task, scoring.scored_together(dataset)
     for i, (target, columns) in enumerate(zip(task.targets, task.columns(), strict=True)):
         labelled = {}
         for split in splits:
             rows = graphs[split]
             labels, values = dataset.exact_labels[rows, i], predicted[split].values[:, columns]
-            every = _Labelled(labels, values, signals[split][i], dataset.molecule_ids[rows])
+            every = _Labelled(labels, values, signals[split][i], together[rows])
             usable = ~np.isnan(labels) & np.isfinite(values).all(axis=1)
             labelled[split] = every.some(np.flatnonzero(usable))
         calibration = _calibration(target, labelled["val"])
