@@ -11,7 +11,7 @@ import pytest
 
 from molsepnorm.training import TrainConfig, TrainingResult, train
 from molsepnorm.training.completing import baseline
-from runs import configured, on_columns, write_table
+from runs import LABELS, configured, on_columns, write_table
 
 
 @pytest.fixture
@@ -72,3 +72,11 @@ def scripted(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
         )
 
     return make
+
+
+@pytest.fixture(scope="session")
+def other_target(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The run folder of a model of another target, `active`, which a run can start from."""
+    folder = tmp_path_factory.mktemp("start")
+    start = {"data.targets": ["active"], "run.epochs": 1, "model.norm": "sep-ln"}
+    return train(on_columns(folder, LABELS, start), folder / "start").folder

@@ -13,7 +13,7 @@ from molsepnorm.predict import Predictor
 from molsepnorm.training import load_config, train
 from molsepnorm.training.completing import baseline, own_networks
 from molsepnorm.training.evaluation import select
-from runs import LABELS, on_columns, require_exact_resume, rows_of
+from runs import require_exact_resume, rows_of
 from support import Recorder
 
 TABLE = {
@@ -33,15 +33,12 @@ def few(monkeypatch, settings, scripted):
 
 
 @pytest.fixture(scope="module")
-def settings(tmp_path_factory):
+def settings(other_target):
     """Settings of a run that starts from a model of another target."""
-    folder = tmp_path_factory.mktemp("start")
-    start = {"data.targets": ["active"], "run.epochs": 1, "model.norm": "sep-ln"}
-    train(on_columns(folder, LABELS, start), folder / "start")
     return {
         "data.targets": ["y", "z"],
         "data.splits_column": "split",
-        "finetune.start": str(folder / "start"),
+        "finetune.start": str(other_target),
         "run.metric": "rmse",
         "run.epochs": 2,
         "run.refit": True,
@@ -142,7 +139,7 @@ def test_a_stopped_own_network_is_trained_when_the_run_is_resumed(with_columns, 
 def test_some_runs_have_no_own_networks(
     with_columns, settings, tmp_path, monkeypatch, changes, many
 ):
-    """A run that cannot have the own networks that its settings ask for warns of it."""
+    """If the settings ask for them, there is a warning."""
     monkeypatch.setattr(own_networks, "_MOST", many)
     seen = Recorder()
     config = with_columns(TABLE, {**settings, **changes})

@@ -21,7 +21,7 @@ from molsepnorm.training.overlap import trained_on_before
 from molsepnorm.training.probe import kernel as probe
 from molsepnorm.training.probe.kernel import kernel_regression
 from molsepnorm.training.scoring import refit_rows
-from runs import LABELS, forest_arrays, on_columns, outcome, rows_of, split_rows, stop_at
+from runs import LABELS, forest_arrays, outcome, rows_of, split_rows, stop_at
 
 CONSTANT = {"optim.warmup": 0, "optim.decay": "constant"}
 
@@ -34,14 +34,11 @@ def small(monkeypatch, baselines, settings, scripted):
 
 
 @pytest.fixture(scope="module")
-def settings(tmp_path_factory):
+def settings(other_target):
     """Settings of a run that starts from a model of another target, with the second fit."""
-    folder = tmp_path_factory.mktemp("start")
-    start = {"data.targets": ["active"], "run.epochs": 1, "model.norm": "sep-ln"}
-    train(on_columns(folder, LABELS, start), folder / "start")
     return {
         "data.targets": ["y"],
-        "finetune.start": str(folder / "start"),
+        "finetune.start": str(other_target),
         "run.epochs": 1,
         "run.blend": "none",
         "run.refit": True,
