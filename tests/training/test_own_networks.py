@@ -139,7 +139,7 @@ def test_a_stopped_own_network_is_trained_when_the_run_is_resumed(with_columns, 
 def test_some_runs_have_no_own_networks(
     with_columns, settings, tmp_path, monkeypatch, changes, many
 ):
-    """If the settings ask for them, there is a warning."""
+    """There is a warning if own networks are set."""
     monkeypatch.setattr(own_networks, "_MOST", many)
     seen = Recorder()
     config = with_columns(TABLE, {**settings, **changes})

@@ -159,9 +159,9 @@ class Dataset:
 
     @cached_property
     def together(self) -> np.ndarray:
-        """Numbers [G], the same for rows that the split keeps together. These are the rows of a
-        molecule if most validation rows have a molecule that training lacks, or else those with the
-        same cell of a feature column of which this is true, or else single rows."""
+        """Numbers [G], the same for rows that the split keeps together: the rows of a molecule if
+        training lacks the molecules of most validation rows; otherwise the rows with the same cell
+        of a feature column, if training lacks most of its cells; otherwise single rows."""
         train, rows = self.splits["train"], np.arange(len(self.store))
         val = np.setdiff1d(self.splits["val"], train)
         columns = (pd.factorize(np.array(cells, object))[0] for cells in self.columns.values())

@@ -21,6 +21,7 @@ from molsepnorm.tasks import ExtraInputs, Target, Task
 TREES = 500
 """Number of trees of each target."""
 _SEEDS = 2**32  # of scikit-learn
+_BOOSTING: dict[str, Any] = {"min_samples_leaf": 5, "max_features": 0.3, "early_stopping": False}
 
 
 @dataclass(frozen=True, eq=False)
@@ -164,12 +165,11 @@ def _fit_trees(
         # standard deviation; a power of two changes no digit
         spread = labels.std()
         unit = 2.0 ** np.round(np.log2(spread)) if spread else 1.0
-        settings |= {"max_features": 1.0 if boosted else 1 / 3, "bootstrap": not boosted}
-        forest = ExtraTreesRegressor(-(-trees // 4) if boosted else trees, **settings)
+        kind = {"max_features": 1.0 if boosted else 1 / 3, "bootstrap": not boosted}
+        forest = ExtraTreesRegressor(-(-trees // 4) if boosted else trees, **kind, **settings)
         nodes = _nodes(forest.fit(inputs, labels / unit, weights).estimators_)
         if boosted:
-            seed = {name: settings[name] for name in ("random_state", "n_jobs")}
-            nodes = _mean(nodes, _boosted(inputs, labels / unit, weights, trees, **seed))
+            nodes = _mean(nodes, _boosted(inputs, labels / unit, weights, trees, **settings))
         found = Trees.of(nodes)
         return replace(found, values=found.values * np.float32(unit))
     classes, factors = labels.astype(int), np.array(target.class_weights)
@@ -213,11 +213,10 @@ def _boosted(
 
     varying = np.flatnonzero(np.ptp(inputs, axis=0))
     varying = varying if len(varying) else np.arange(1)
-    settings |= {"early_stopping": False, "min_samples_leaf": 5, "max_features": 0.3}
+    settings |= {"max_iter": 2 * trees, "learning_rate": min(25 / trees, 0.3)}
     with threadpool_limits(settings.pop("n_jobs")):
-        model = HistGradientBoostingRegressor(
-            max_iter=2 * trees, learning_rate=min(25 / trees, 0.3), **settings
-        ).fit(inputs[:, varying], labels, weights)
+        model = HistGradientBoostingRegressor(**_BOOSTING, **settings)
+        model.fit(inputs[:, varying], labels, weights)
     constant, found = model._baseline_prediction.item(), []
     for nodes in (predictor.nodes for (predictor,) in model._predictors):
         left = np.where(nodes["is_leaf"], -1, nodes["left"].astype(int))

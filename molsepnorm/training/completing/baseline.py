@@ -93,11 +93,9 @@ def fit_baseline(
 
     graphs = predicted_splits(dataset)
     rows, first = graphs.pop("val"), min(trees, _MIN_BLENDED) if twice else trees
-    # these are better for new rows of known molecules and conditions
-    may_be_boosted = model.inputs.columns and any(
-        t.kind == "regression" for t in model.task.targets
-    )
-    kinds = [False, True] if may_be_boosted else [False]
+    # boosted trees are better for new rows of known molecules and conditions
+    numbers = any(target.kind == "regression" for target in model.task.targets)
+    kinds = [False, True] if model.inputs.columns and numbers else [False]
     forests = [fit(dataset.splits["train"], first, boosted) for boosted in kinds]
     found = [forest.values(extra.of(rows)) for forest in forests]
     errors = [_errors(model.task, values, dataset, rows).sum() for values in found]
