@@ -50,7 +50,7 @@ README = "README.md"
 _MOLECULES = "molecules."  # of the names of their tensors
 _OWN_FILES = {CONFIG, WEIGHTS, TRAINING_FILE, README}
 
-SCHEMA = 5
+SCHEMA = 6
 """Version of the format, which increases when the meaning of an entry changes."""
 
 SUPERVISED = "supervised"

@@ -211,8 +211,12 @@ class KernelPart(Part):
         old.rescale_outputs(new, [self.regression.weight], self.regression.bias)
 
     def state(self) -> tuple[dict[str, Any], dict[str, Tensor]]:
-        tensors = self.encoder.state_dict(prefix="encoder.")
-        return asdict(self.encoder.config), tensors | self.regression.state_dict(prefix=_PREFIX)
+        tensors = self.encoder.state_dict(prefix="encoder.") | {
+            _PREFIX + name: part
+            for name, each in self.regression.state_dict().items()
+            for name, part in (_sparse(name, each) if name in _COUNTS else {name: each}).items()
+        }
+        return asdict(self.encoder.config), tensors
 
     @staticmethod
     def from_state(
@@ -222,7 +226,8 @@ class KernelPart(Part):
         others = {n.removeprefix("encoder."): e for n, e in tensors.items() if _PREFIX not in n}
         centers, width = own["centers"].shape
         regression = KernelRegression(width, centers, len(own["bias"]), reads)
-        regression.load_state_dict(own)
+        dense = {name: _dense(name, own, regression.get_buffer(name)) for name in _COUNTS}
+        regression.load_state_dict(own | dense)
         encoder = restored_network(settings, others)
         if encoder.embedding_width != width:
             raise ValueError(f"a regression reads {width} channels of {encoder.embedding_width}")
@@ -242,6 +247,22 @@ def encoder_of(network: Graphormer, own: int) -> Graphormer:
 
 
 _PREFIX = "regression."  # of the names of its tensors
+_COUNTS = "counts", "pairs"  # most of them are zero, so files have the others only
+
+
+def _sparse(name: str, counts: Tensor) -> dict[str, Tensor]:
+    rows, columns = counts.nonzero(as_tuple=True)
+    numbers = rows.bincount(minlength=len(counts)).int()
+    parts = {"numbers": numbers, "columns": columns.short(), "values": counts[rows, columns]}
+    return {f"{name}.{part}": each for part, each in parts.items()}
+
+
+def _dense(name: str, tensors: dict[str, Tensor], empty: Tensor) -> Tensor:
+    """Return the counts of `_sparse`, of the shape of `empty`, and remove their tensors."""
+    parts = ("numbers", "columns", "values")
+    numbers, columns, values = (tensors.pop(f"{name}.{part}") for part in parts)
+    rows = torch.arange(len(empty)).repeat_interleave(numbers)
+    return torch.zeros_like(empty).index_put((rows, columns.long()), values)
 
 
 def compared(extra: ExtraArrays) -> tuple[Tensor, Tensor, Tensor, Tensor]:
