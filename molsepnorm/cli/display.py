@@ -482,12 +482,11 @@ def ablation_tables(ablation: Ablation) -> tuple[Table, Table]:
             for split, gap in by_split.items():
                 assert gap.mean is not None
                 ends = " to ".join(map(signed, gap.interval or ()))
-                p = "" if gap.p is None else f"{gap.p:.2g}"
-                differences.append([label, name, split, signed(gap.mean), ends, p])
+                differences.append([label, name, split, signed(gap.mean), ends])
     title = f"Mean ± sd of {counted(len(base.runs), 'run')}"
     headings = ["score", "variant", ">val", ">test", ">parameters"]
     other_title = f"Difference from {first}, by pairs of runs"
-    other_headings = ["score", "variant", "split", ">mean", ">95 % interval", ">p"]
+    other_headings = ["score", "variant", "split", ">mean", ">95 % interval"]
     return make_table(title, headings, scores), make_table(other_title, other_headings, differences)
 
 

@@ -223,8 +223,8 @@ def benchmark(
     each row by the model that was trained without its fold.
 
     With --vary, variants of the recipe are compared over the same seeds: each with the first one,
-    over pairs of runs, with a 95 % interval and the p-value of a paired t-test. On a table,
-    training starts from random weights (--from none) if a setting of the architecture varies.
+    over pairs of runs, with a 95 % interval. On a table, training starts from random weights
+    (--from none) if a setting of the architecture varies.
 
     \b
     molsepnorm benchmark --dataset ogbg-molhiv --seeds 0-9

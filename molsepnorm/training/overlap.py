@@ -85,10 +85,11 @@ def trained_on_before(dataset: Dataset, start: Path, level: Level) -> list[str]:
         if (path / TRAINING_FILE).is_file():
             model = PropertyModel.from_pretrained(path)
             own, known = model.standardize, model.training_molecules()
+            highest = max(own, level, key=LEVELS.index)
             pairs = [
-                (form, text)
+                (_key(text, each), text)
                 for text in texts.values()
-                for form in _forms(text, max(own, level, key=LEVELS.index))
+                for each in {highest, "salts" if "." in text else highest}
             ]
             held = known.holds([form for form, _ in pairs], own)
             seen |= {text for (_, text), is_held in zip(pairs, held, strict=True) if is_held}
@@ -96,12 +97,6 @@ def trained_on_before(dataset: Dataset, start: Path, level: Level) -> list[str]:
             raise ModelError(f"{path} does not hold them (--no-training-structures)")
         folder = None if config is None else config.finetune.start
     return [text for text in texts.values() if text in seen]
-
-
-def _forms(smiles: str, level: Level) -> set[str]:
-    """Return the molecule as it is standardised at a level, and without its salts."""
-    forms = {_key(smiles, level)}
-    return forms | {_key(smiles, "salts")} if "." in smiles else forms
 
 
 _key = lru_cache(maxsize=100_000)(molecule_key)

@@ -74,7 +74,7 @@ def test_every_target_is_compared(configure, tmp_path, monkeypatch):
 
 
 def test_seeds_of_a_fold_are_not_independent(configure, tmp_path, monkeypatch):
-    """More seeds with the same scores change neither interval nor p-value; those of folds are
+    """More seeds with the same scores do not change the interval; those of folds are
     corrected for the overlap of their training molecules."""
     scores = {"shared": [1.0, 2.0, 3.0], "sep": [1.1, 2.3, 3.1], "sep-ln": [1.0, 2.0, 3.0]}
 

@@ -169,7 +169,10 @@ def _fit_trees(
         forest = ExtraTreesRegressor(-(-trees // 4) if boosted else trees, **kind, **settings)
         nodes = _nodes(forest.fit(inputs, labels / unit, weights).estimators_)
         if boosted:
-            nodes = _mean(nodes, _boosted(inputs, labels / unit, weights, trees, **settings))
+            other = _boosted(inputs, labels / unit, weights, trees, **settings)
+            half = (len(nodes) + len(other)) / 2  # of the sum of the weights in a mean
+            scaled = ((each, half / len(own)) for own in (nodes, other) for each in own)
+            nodes = [each._replace(value=each.value * weight) for each, weight in scaled]
         found = Trees.of(nodes)
         return replace(found, values=found.values * np.float32(unit))
     classes, factors = labels.astype(int), np.array(target.class_weights)
@@ -224,12 +227,6 @@ def _boosted(
         right, feature = nodes["right"].astype(int), varying[nodes["feature_idx"]]
         found.append(Nodes(left, right, feature, nodes["num_threshold"], value))
     return found
-
-
-def _mean(one: Sequence[Nodes], other: Sequence[Nodes]) -> list[Nodes]:
-    """Return trees whose mean is the mean of both forests."""
-    half = (len(one) + len(other)) / 2
-    return [t._replace(value=t.value * (half / len(own))) for own in (one, other) for t in own]
 
 
 _AT_ONCE = 2**18

@@ -28,11 +28,9 @@ ESOL, FreeSolv and BACE; from 0.03 to 0.2 little changes."""
 _LEVELS = 4
 """Counts of a fingerprint above this number are compared as this number."""
 
-_NEAREST = 5
-"""Number of training molecules that the distance of a molecule depends on."""
+_NEAREST = 5  # training molecules that the distance of a molecule depends on
 
-_BLOCK = 256
-"""Number of molecules that are compared at a time."""
+_BLOCK = 256  # molecules that are compared at a time
 
 
 class KernelRegression(KeepsFloat32):
@@ -211,11 +209,10 @@ class KernelPart(Part):
         old.rescale_outputs(new, [self.regression.weight], self.regression.bias)
 
     def state(self) -> tuple[dict[str, Any], dict[str, Tensor]]:
-        tensors = self.encoder.state_dict(prefix="encoder.") | {
-            _PREFIX + name: part
-            for name, each in self.regression.state_dict().items()
-            for name, part in (_sparse(name, each) if name in _COUNTS else {name: each}).items()
-        }
+        tensors, own = self.encoder.state_dict(prefix="encoder."), self.regression.state_dict()
+        for name in _COUNTS:
+            own |= _sparse(name, own.pop(name))
+        tensors |= {_PREFIX + name: each for name, each in own.items()}
         return asdict(self.encoder.config), tensors
 
     @staticmethod
@@ -248,19 +245,19 @@ def encoder_of(network: Graphormer, own: int) -> Graphormer:
 
 _PREFIX = "regression."  # of the names of its tensors
 _COUNTS = "counts", "pairs"  # most of them are zero, so files have the others only
+_PARTS = "numbers", "columns", "values"
 
 
 def _sparse(name: str, counts: Tensor) -> dict[str, Tensor]:
     rows, columns = counts.nonzero(as_tuple=True)
     numbers = rows.bincount(minlength=len(counts)).int()
-    parts = {"numbers": numbers, "columns": columns.short(), "values": counts[rows, columns]}
-    return {f"{name}.{part}": each for part, each in parts.items()}
+    parts = numbers, columns.short(), counts[rows, columns]
+    return {f"{name}.{part}": each for part, each in zip(_PARTS, parts, strict=True)}
 
 
 def _dense(name: str, tensors: dict[str, Tensor], empty: Tensor) -> Tensor:
     """Return the counts of `_sparse`, of the shape of `empty`, and remove their tensors."""
-    parts = ("numbers", "columns", "values")
-    numbers, columns, values = (tensors.pop(f"{name}.{part}") for part in parts)
+    numbers, columns, values = map(tensors.pop, (f"{name}.{part}" for part in _PARTS))
     rows = torch.arange(len(empty)).repeat_interleave(numbers)
     return torch.zeros_like(empty).index_put((rows, columns.long()), values)
 

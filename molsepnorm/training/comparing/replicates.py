@@ -226,13 +226,12 @@ _ROUNDING = 1e-9  # relative size of a standard error that is rounding
 class Difference:
     """Mean difference of scores over pairs of runs with equal seed and split, or over folds.
 
-    `interval` is the 95 % interval by Student's t, `p` the p-value of a paired t-test. Both are
-    None for a single pair or equal differences; `mean` is None without pairs.
+    `interval` is the 95 % interval by Student's t, None for a single pair or equal differences;
+    `mean` is None without pairs.
     """
 
     mean: float | None
     interval: tuple[float, float] | None
-    p: float | None
     pairs: int
 
 
@@ -247,9 +246,9 @@ def paired_difference(
     1).
 
     >>> paired_difference([0.31, 0.35, 0.30], [0.32, 0.37, 0.33])
-    Difference(mean=-0.02..., interval=(-0.044..., 0.004...), p=0.074..., pairs=3)
+    Difference(mean=-0.02..., interval=(-0.044..., 0.004...), pairs=3)
     >>> paired_difference([0.8, 0.9, 0.7, 0.9, 0.8], [1.0, 1.0, 1.0, 1.0, 1.0], folds=5)
-    Difference(mean=-0.18..., interval=(-0.33..., -0.02...), p=0.03..., pairs=5)
+    Difference(mean=-0.18..., interval=(-0.33..., -0.02...), pairs=5)
 
     Source: Nadeau and Bengio, "Inference for the generalization error", Machine Learning 52 (2003).
     """
@@ -259,14 +258,13 @@ def paired_difference(
     pairs = np.array(defined, dtype=float).reshape(-1, 2)
     differences, count = pairs[:, 0] - pairs[:, 1], len(pairs)
     if not count:
-        return Difference(None, None, None, 0)
+        return Difference(None, None, 0)
     mean, overlap = float(differences.mean()), 0.0 if folds is None else 1 / (folds - 1)
     error = float(differences.std(ddof=min(1, count - 1)) * np.sqrt(1 / count + overlap))
     if error <= _ROUNDING * np.abs(pairs).max():
-        return Difference(mean, None, None, count)
+        return Difference(mean, None, count)
     low, high = stats.t.interval(0.95, count - 1, mean, error)
-    p = 2 * float(stats.t.sf(abs(mean) / error, count - 1))
-    return Difference(mean, (float(low), float(high)), p, count)
+    return Difference(mean, (float(low), float(high)), count)
 
 
 OOF = "oof_predictions.csv"

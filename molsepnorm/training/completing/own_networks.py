@@ -24,7 +24,6 @@ from molsepnorm.training.completing.baseline import (
 )
 from molsepnorm.training.completing.refit import Fit, from_start, kernel_of_start, of_target
 from molsepnorm.training.config import TrainConfig
-from molsepnorm.training.loop import Trainer
 from molsepnorm.training.objectives import Examples
 from molsepnorm.training.results.metrics import OwnNetwork
 from molsepnorm.training.start import LoadedWeights
@@ -63,8 +62,7 @@ def with_own_networks(
             )
         return WithOwn(model, {})
     place = model.parts.index(common)
-    added, about = list[Part](), dict[str, OwnNetwork]()
-    weights = model.weights
+    added, about, weights = list[Part](), dict[str, OwnNetwork](), model.weights
     for name in names:
         dataset, number = of_target(examples.dataset, name), model.task.names.index(name)
         val = dataset.splits["val"]
@@ -72,7 +70,8 @@ def with_own_networks(
         fit = Fit(config.run.seed, config.run.length, name)
         own, alone = replace(model, task=task), replace(examples, dataset=dataset)
         steps = _Steps(callback)
-        trained = from_start(config, own, common, kernel, alone, fit, steps, _fitted)
+        known = config, own, common, kernel, alone, fit, steps
+        trained = from_start(*known, lambda trainer: trainer if trainer.fit() else None)
         if trained is None:
             return None
         assert trained.best is not None
@@ -89,10 +88,6 @@ def with_own_networks(
             weights[place, number] *= 1 - share
             added.append(network)
     return WithOwn(model.with_parts([*model.parts, *added], weights), about)
-
-
-def _fitted(trainer: Trainer) -> Trainer | None:
-    return trainer if trainer.fit() else None
 
 
 def fits_of(

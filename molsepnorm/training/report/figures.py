@@ -66,10 +66,10 @@ class Chart:
             path = "L".join(self._places(x[chosen], y[chosen]))
             self.paths.append((style, f"M{path}", title))
 
-    def bar(self, low: float, high: float, value: float, colour: str, title: str) -> None:
+    def bar(self, low: float, high: float, value: float, title: str) -> None:
         """Draw a bar from 0 to the value, between two places of the horizontal axis."""
         corners = self._places([low, low, high, high], [0, value, value, 0])
-        self.paths.append((f"rect {colour}", f"M{'L'.join(corners)}z", title))
+        self.paths.append(("rect", f"M{'L'.join(corners)}z", title))
 
     @property
     def x_ticks(self) -> list[tuple[float, str]]:
@@ -268,7 +268,7 @@ def error_by_similarity(domain: DomainErrors | None) -> Chart | None:
     )
     for b in bins:
         text = f"similarity {b.low:.1f} to {b.high:.1f}: {b.error:.3g}, {b.molecules:,} molecules"
-        chart.bar(b.low + 0.008, b.high - 0.008, b.error, "one", text)
+        chart.bar(b.low + 0.008, b.high - 0.008, b.error, text)
     places = np.array(domain.similarity)
     known = places >= domain.lowest
     for curve in curves:
