@@ -56,15 +56,16 @@ def outputs(model: PropertyModel, given: Examples) -> np.ndarray:
     every, (part,) = np.arange(len(SMILES)), model.parts
     if not isinstance(part, KernelPart):
         return infer(model.network, given.graphs, every).double().numpy()
-    embedded = infer(part.encoder, given.inputs.graphs, every, call=part.encoder.embed)
+    embedded = infer(part.network, given.inputs.graphs, every, call=part.network.embed_layers)
     extra = compared(given.inputs.extra.read_by(part.reads))
     return part.regression(embedded, *extra).double().numpy()
 
 
 def standardised(model: PropertyModel, given: Examples) -> np.ndarray:
     """The embeddings of all molecules, by mean and deviation of the training molecules."""
-    graphs = model.graphs(given.inputs)
-    read = infer(model.network, graphs, np.arange(len(SMILES)), call=model.network.embed)
+    graphs, network = model.graphs(given.inputs), model.network
+    call = network.embed_layers if model.compares else network.embed
+    read = infer(network, graphs, np.arange(len(SMILES)), call=call)
     read = read.double().numpy()
     scale = read[TRAIN].std(0)
     scale[scale < 1e-6] = 1

@@ -11,20 +11,19 @@ from torch import Tensor, nn
 
 from molsepnorm.nn.batch import GraphBatch
 from molsepnorm.nn.graphormer import Graphormer
-from molsepnorm.nn.norms import Unchanged
 from molsepnorm.nn.readout import FastReadout
 
 
 def embedding_sites(network: Graphormer) -> tuple[str, ...]:
     """Return the names of the sites of `layer_embeddings`, in order."""
-    names = [f"layer {number}" for number in range(1, network.config.layers + 1)]
-    return (*names, "last norm")[: len(_modules(network))]
+    return (*(f"layer {n}" for n in range(1, network.config.layers + 1)), "last norm")
 
 
 def layer_embeddings(network: Graphormer, batch: GraphBatch) -> Tensor:  # (B, 2, sites, C)
     """Return each molecule's graph token [:, 0] and mean of its atoms [:, 1] at every site; NaN for
     the mean after a last layer that computes the graph token only."""
-    pairs = observed(network, batch, _modules(network), lambda x: _token_and_mean(x, batch))
+    modules = *network.layers, network.last_norm
+    pairs = observed(network, batch, modules, lambda x: _token_and_mean(x, batch))
     return torch.stack(pairs, dim=2)
 
 
@@ -45,11 +44,6 @@ def observed(
             hooks.enter_context(module.register_forward_hook(keep))
         network.embed(batch)
     return values
-
-
-def _modules(network: Graphormer) -> list[nn.Module]:
-    last_norm = network.last_norm
-    return [*network.layers, *([] if isinstance(last_norm, Unchanged) else [last_norm])]
 
 
 def _token_and_mean(x: Tensor, batch: GraphBatch) -> Tensor:  # (B, 2, C)

@@ -86,11 +86,15 @@ class DenseModel(nn.Module):
                 "such a model cannot be exported: use molsepnorm predict"
             )
         forms: dict[type, type[nn.Module]]
-        forms = {NetworkPart: _DenseNetwork, KernelPart: _DenseNetwork, Forest: DenseForest}
+        forms = {NetworkPart: _DenseHead, KernelPart: _DenseKernel, Forest: DenseForest}
         used = [part for part, w in zip(model.parts, model.weights, strict=True) if w.any()]
         for part in used:
             if type(part) not in forms:
                 raise ConfigError(f"a model with the part '{part.kind}' cannot be exported")
+        networks = networks_of(used)
+        self.networks = nn.ModuleList(map(DenseGraphormer, networks))
+        self.channels = [max(p.channels for p in used if p.network is each) for each in networks]
+        self.places = [networks.index(part.network) if part.network else None for part in used]
         self.parts = nn.ModuleList(forms[type(part)](part) for part in used)
         weights = model.task.by_output(model.weights[model.weights.any(axis=1)])
         self.mean = _Mean(torch.from_numpy(weights))
@@ -112,10 +116,13 @@ class DenseModel(nn.Module):
         graphs = atoms, degrees, mask, distances, paths, neighbours
         features = mask[:, :0].float() if features is None else features
         own, *extra = features.split(self.widths, dim=1)
+        networks: Iterable[Any] = self.networks
+        pairs = zip(networks, self.channels, strict=True)
+        read = [each.network.embed_layers(each.batch(*graphs), count) for each, count in pairs]
         found = []
-        for part, widths in zip(self.parts, self.reads, strict=True):
-            read = [array[:, :width] for array, width in zip(extra, widths, strict=True)]
-            found.append(part(self.task, graphs, own, read))
+        for part, place, widths in zip(self.parts, self.places, self.reads, strict=True):
+            others = [array[:, :width] for array, width in zip(extra, widths, strict=True)]
+            found.append(part(self.task, None if place is None else read[place], own, others))
         mean = self.mean(torch.stack(found))  # (B, O)
         columns = []
         for target, its in zip(self.task.targets, self.task.columns(), strict=True):
@@ -152,10 +159,6 @@ class DenseGraphormer(nn.Module):
     def forward(self, *encoded: Any, **named: Any) -> Tensor:  # (B, O)
         """Return the outputs for the arguments of `batch`, in the precision of the weights."""
         return self.network(self.batch(*encoded, **named))
-
-    def embed(self, *encoded: Any) -> Tensor:  # (B, R)
-        """Return the input of the network's head, for the arguments of `batch`."""
-        return self.network.embed(self.batch(*encoded))
 
     def batch(
         self,
@@ -240,23 +243,25 @@ class _DenseGINE(GINE):
 _DENSE = Parts(BiasedSelfAttention, _DenseGINE, _DenseBias, FastReadout, Dropout)
 
 
-Graphs = tuple[Tensor | None, ...]
-"""The arguments of `DenseGraphormer.batch` except the features."""
-
-
-class _DenseNetwork(nn.Module):
-    """A network, with its kernel regression if it has one."""
-
-    def __init__(self, part: NetworkPart | KernelPart) -> None:
+class _DenseHead(nn.Module):
+    def __init__(self, part: NetworkPart) -> None:
         super().__init__()
-        network = part.encoder if isinstance(part, KernelPart) else part.network
-        self.network = DenseGraphormer(network)
-        self.regression = part.regression if isinstance(part, KernelPart) else None
+        own = part.network.molecule_features, part.network.head
+        self.features, self.head = (deepcopy(each).requires_grad_(False) for each in own)
+        self.channels = part.channels
 
-    def forward(self, task: Task, graphs: Graphs, own: Tensor, extra: Sequence[Tensor]) -> Tensor:
-        if self.regression is None:
-            return task.predictions(self.network(*graphs, torch.cat([own, *extra], dim=1)))
-        return task.predictions(self.regression(self.network.embed(*graphs, own), *extra))
+    def forward(self, task: Task, read: Tensor, own: Tensor, extra: Sequence[Tensor]) -> Tensor:
+        last = self.features(read[:, -self.channels :], torch.cat([own, *extra], dim=1))
+        return task.predictions(self.head(last))
+
+
+class _DenseKernel(nn.Module):
+    def __init__(self, part: KernelPart) -> None:
+        super().__init__()
+        self.regression, self.channels = part.regression, part.channels
+
+    def forward(self, task: Task, read: Tensor, own: Tensor, extra: Sequence[Tensor]) -> Tensor:
+        return task.predictions(self.regression(read[:, -self.channels :], *extra))
 
 
 class _Mean(KeepsFloat32):
@@ -283,7 +288,7 @@ class DenseForest(KeepsFloat32):
         self.register_buffer("medians", torch.from_numpy(forest.medians))
 
     def forward(
-        self, task: Task, graphs: Graphs, own: Tensor, extra: Sequence[Tensor]
+        self, task: Task, read: None, own: Tensor, extra: Sequence[Tensor]
     ) -> Tensor:  # float32 (B, O)
         inputs = torch.cat([*extra], dim=1)
         inputs = torch.where(inputs.isnan(), self.medians, inputs)

@@ -1,11 +1,11 @@
 """Write a model to a folder, and read it back.
 
-`config.json` has the parts with their weights and settings, the task, the featuriser, versions, and
-the SHA-256 digests of all files, itself included. `model.safetensors` has the tensors: names of the
-first part begin with `1.`, those of the second with `2.`, and so on; the parts of auxiliary models
-follow. Names of the columns of further molecules begin with `molecules.`; tensors that the encoder
-of a part has, too, are stored there only. The training molecules have a file unless they are left
-out. Nothing is pickled.
+`config.json` has the networks, the parts with their weights and settings, the task, the featuriser,
+versions, and the SHA-256 digests of all files, itself included. `model.safetensors` has the
+tensors: names of the first network begin with `1.`, those of the first part with `part.1.`,
+and so on; the parts of auxiliary models follow. Names of the columns of further molecules begin
+with `molecules.`. A network that several parts read is stored once, and is one object again. The
+training molecules have a file unless they are left out. Nothing is pickled.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from copy import deepcopy
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-import torch
 from safetensors import SafetensorError
 from safetensors.torch import load, save
 from torch import Tensor
@@ -30,10 +30,12 @@ from molsepnorm.files.digests import KEY, has_digest, json_digest
 from molsepnorm.files.reading import check_types, read_json
 from molsepnorm.files.writing import clear_errors, replacing, require_empty
 from molsepnorm.model.molecule_columns import MoleculeColumns
-from molsepnorm.model.parts import PARTS, NetworkPart, Part, encoding_of, networks_of
+from molsepnorm.model.parts import PARTS, NetworkPart, Part, are_equal, encoding_of, networks_of
+from molsepnorm.model.parts.network import restored_network
 from molsepnorm.model.training_molecules import TRAINING_FILE, TrainingFile
 from molsepnorm.molecules import featurize
 from molsepnorm.molecules.featurize.standardize import Level
+from molsepnorm.nn.graphormer import Graphormer
 from molsepnorm.pretrained import resolve, shipped_models
 from molsepnorm.pretrained.card import CARD, read_card
 from molsepnorm.tasks import ExtraInputs, Task
@@ -47,10 +49,9 @@ CONFIG = "config.json"
 WEIGHTS = "model.safetensors"
 README = "README.md"
 """Model card for people, which `training.results.card` writes and loading ignores."""
-_MOLECULES = "molecules."  # of the names of their tensors
 _OWN_FILES = {CONFIG, WEIGHTS, TRAINING_FILE, README}
 
-SCHEMA = 6
+SCHEMA = 7
 """Version of the format, which increases when the meaning of an entry changes."""
 
 SUPERVISED = "supervised"
@@ -64,8 +65,8 @@ class PartDescription:
     weights: list[float]
     """Weight of the part in the prediction of each target."""
     reads: ExtraInputs
-    settings: dict[str, Any]
-    """See `Part.state`."""
+    network: int | None
+    """Number of the network that it reads, counted from 1."""
 
 
 @dataclass
@@ -87,6 +88,8 @@ class Description:
     molsepnorm: str
     featurizer: str
     task: Task
+    networks: list[dict[str, Any]]
+    """Settings of their `GraphormerConfig`."""
     parts: list[PartDescription]
     featurizer_version: str = "1"
     objective: str = SUPERVISED
@@ -95,8 +98,8 @@ class Description:
     calibration: tuple[Calibration, ...] = ()
     domain: Domain | None = None
     auxiliary: list[AuxiliaryDescription] = field(default_factory=list)
-    molecules: dict[str, Any] | None = None
-    """See `MoleculeColumns.state`; the encoder may be the number of a part that has a like one."""
+    molecules: int | None = None
+    """Number of the network that embeds the columns of further molecules."""
 
 
 _OF_MODEL = ("featurizer", "task", "objective", "excludes", "standardize", "calibration", "domain")
@@ -151,47 +154,45 @@ def read_weights(path: Path, about: Mapping[str, Any]) -> dict[str, Tensor]:
     return weights
 
 
-def _restored_parts(
-    descriptions: Sequence[PartDescription], weights: Mapping[str, Tensor], folder: Path
-) -> list[Part]:
-    parts = []
-    for number, part in enumerate(descriptions, start=1):
+class _Restored(NamedTuple):
+    parts: list[Part]
+    molecules: MoleculeColumns | None
+
+
+def _restored(described: Description, weights: Mapping[str, Tensor], folder: Path) -> _Restored:
+    """Return the parts of the model and its auxiliary models, and the columns of molecules."""
+    descriptions = [*described.parts, *(each.part for each in described.auxiliary)]
+    for part in descriptions:
         if part.kind not in PARTS:
             raise ModelError(
                 f"{folder / CONFIG}: the model has a part '{part.kind!s:.80}', which is not known "
                 "here: import the package that registers it "
                 "(molsepnorm.model.parts.register_part)"
             )
-        own = _under(f"{number}.", weights)
-        try:
-            parts.append(PARTS[part.kind].from_state(part.settings, own, part.reads))
-        except (ModelError, ConfigError) as error:
-            raise _no_model(folder, error) from error
-        except _WRONG_ENTRY as error:
-            raise _other_weights(folder / WEIGHTS, error) from error
-    return parts
-
-
-def _under(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    return {n.removeprefix(prefix): each for n, each in tensors.items() if n.startswith(prefix)}
-
-
-def _restored_molecules(
-    described: Description, weights: Mapping[str, Tensor], folder: Path
-) -> MoleculeColumns | None:
-    if described.molecules is None:
-        return None
-    settings, own = described.molecules, _under(_MOLECULES, weights)
-    featurizer, level = described.featurizer, described.standardize
     try:
-        if isinstance(number := settings["encoder"], int):
-            settings = {**settings, "encoder": described.parts[number - 1].settings}
-            own = _under(f"{number}.", weights) | own
-        return MoleculeColumns.from_state(settings, own, featurizer, level)
+        networks: dict[int | None, Graphormer | None] = {
+            number: restored_network(settings, _under(f"{number}.", weights))
+            for number, settings in enumerate(described.networks, start=1)
+        }
+        networks[None] = None
+        parts = [
+            PARTS[part.kind].from_state(
+                _under(f"part.{number}.", weights), part.reads, networks[part.network]
+            )
+            for number, part in enumerate(descriptions, start=1)
+        ]
+        if not (own := _under("molecules.", weights)):
+            return _Restored(parts, None)
+        known = deepcopy(networks[described.molecules]), described.featurizer
+        return _Restored(parts, MoleculeColumns.from_state(own, *known, described.standardize))
     except (ModelError, ConfigError) as error:
         raise _no_model(folder, error) from error
     except _WRONG_ENTRY as error:
         raise _other_weights(folder / WEIGHTS, error) from error
+
+
+def _under(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    return {n.removeprefix(prefix): each for n, each in tensors.items() if n.startswith(prefix)}
 
 
 def _no_model(folder: Path, reason: object) -> ModelError:
@@ -222,22 +223,27 @@ def packed(model: PropertyModel) -> tuple[dict[str, Any], dict[str, bytes]]:
         for each in (model, *model.auxiliary)
         for pair in zip(each.parts, each.weights, strict=True)
     ]
-    states = [part.state() for part, _ in every]
-    tensors = {
-        f"{number}.{name}": tensor.contiguous()
-        for number, (_, own) in enumerate(states, start=1)
-        for name, tensor in own.items()
-    }
-    of_columns = None
+    networks = list[Graphormer]()
+
+    def number_of(network: Graphormer | None) -> int | None:
+        if network is None:
+            return None
+        same = (number for number, each in enumerate(networks, 1) if are_equal(network, each))
+        if (number := next(same, None)) is None:
+            networks.append(network)
+        return number or len(networks)
+
+    tensors, parts, molecules = dict[str, Tensor](), list[PartDescription](), None
+    for number, (part, weight) in enumerate(every, start=1):
+        about = part.kind, weight.tolist(), part.reads
+        parts.append(PartDescription(*about, number_of(part.network)))
+        tensors |= {f"part.{number}.{name}": each for name, each in part.state().items()}
     if model.molecules is not None:
-        of_columns, own = model.molecules.state()
-        for number, (settings, others) in enumerate(states[: len(model.parts)], start=1):
-            if settings == of_columns["encoder"]:
-                of_columns["encoder"] = number
-                same = {n for n in {*own} & {*others} if torch.equal(own[n], others[n])}
-                own = {name: each for name, each in own.items() if name not in same}
-                break
-        tensors |= {f"{_MOLECULES}{name}": tensor.contiguous() for name, tensor in own.items()}
+        molecules = number_of(model.molecules.network)
+        tensors |= {f"molecules.{n}": each for n, each in model.molecules.state().items()}
+    for number, network in enumerate(networks, start=1):
+        tensors |= network.state_dict(prefix=f"{number}.")
+    tensors = {name: each.contiguous() for name, each in tensors.items()}
     for name, tensor in tensors.items():
         if not tensor.isfinite().all():
             raise ModelError(
@@ -247,18 +253,15 @@ def packed(model: PropertyModel) -> tuple[dict[str, Any], dict[str, bytes]]:
     files = {WEIGHTS: save(tensors)}
     if model.structures:
         files[TRAINING_FILE] = model.training_molecules().to_bytes()
-    parts = [
-        PartDescription(part.kind, weight.tolist(), part.reads, settings)
-        for (part, weight), (settings, _) in zip(every, states, strict=True)
-    ]
     auxiliary = zip(model.auxiliary, parts[len(model.parts) :], strict=True)
     described = Description(
         schema=SCHEMA,
         molsepnorm=__version__,
         featurizer_version=featurize.SIZES[model.featurizer].version,
+        networks=[asdict(network.config) for network in networks],
         parts=parts[: len(model.parts)],
         auxiliary=[AuxiliaryDescription(each.task, part) for each, part in auxiliary],
-        molecules=of_columns,
+        molecules=molecules,
         **{name: getattr(model, name) for name in _OF_MODEL},
     )
     digests = {name: hashlib.sha256(content).hexdigest() for name, content in files.items()}
@@ -274,7 +277,7 @@ def read_folder(folder: Path | str) -> PropertyModel:
     entries = {name: entry for name, entry in about.items() if name != KEY}
     described = check_types(Description, entries, f"{folder / CONFIG} does not describe a model")
     auxiliary = described.auxiliary
-    parts = _restored_parts([*described.parts, *(each.part for each in auxiliary)], weights, folder)
+    parts, molecules = _restored(described, weights, folder)
     if (folder / CARD).exists():
         described.excludes |= read_card(folder).excludes
     try:
@@ -290,7 +293,7 @@ def read_folder(folder: Path | str) -> PropertyModel:
                 for each, part in zip(auxiliary, others, strict=True)
             ),
             weights=np.array([each.weights for each in described.parts]),
-            molecules=_restored_molecules(described, weights, folder),
+            molecules=molecules,
             **{name: getattr(described, name) for name in _OF_MODEL},
             structures=training_files(folder / TRAINING_FILE, about),
         )
@@ -328,16 +331,17 @@ def _require_fitting(parts: Sequence[Part], described: Description) -> None:
             f"the model was trained with version {version:.80} of the featuriser '{name}', and "
             f"version {sizes.version} is installed: install the former, or train again"
         )
+    for config in configs:
+        if (config.atom_sizes, config.bond_sizes) != (sizes.atoms, sizes.bonds):
+            raise ConfigError(f"atom_sizes and bond_sizes are not those of '{name}'")
     for part in parts:
-        reads = part.reads.width if isinstance(part, NetworkPart) else 0
-        for network in networks_of([part]):
-            config, expected = network.config, len(sizes.molecule) + reads
-            if (config.atom_sizes, config.bond_sizes) != (sizes.atoms, sizes.bonds):
-                raise ConfigError(f"atom_sizes and bond_sizes are not those of '{name}'")
-            if config.molecule_features != expected:
+        if isinstance(part, NetworkPart):
+            found, expected = part.network.config.molecule_features, part.reads.width
+            expected += len(sizes.molecule)
+            if found != expected:
                 raise ConfigError(
-                    f"molecule_features is {config.molecule_features}, and '{name}' and the other "
-                    f"inputs have {expected}"
+                    f"molecule_features is {found}, and '{name}' and the other inputs have "
+                    f"{expected}"
                 )
 
 

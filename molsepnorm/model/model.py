@@ -22,8 +22,10 @@ from molsepnorm.model.parts import (
     NetworkPart,
     Part,
     Predicted,
+    are_equal,
     encoding_of,
     networks_of,
+    read_out,
 )
 from molsepnorm.model.training_molecules import (
     TRAINING_FILE,
@@ -145,10 +147,8 @@ class PropertyModel:
     @property
     def network(self) -> Graphormer:
         """The network of the first `NetworkPart`, or else of the first `KernelPart`."""
-        part = self.network_part
-        networks = networks_of(self.parts if part is None else [part])
-        if networks:
-            return networks[0]
+        for network in networks_of([part for part in [self.network_part] if part] or self.parts):
+            return network
         raise ConfigError("this model has no network: train one with --blend none, or pick another")
 
     def graphs(self, inputs: Inputs) -> GraphTensors:
@@ -159,7 +159,8 @@ class PropertyModel:
     @property
     def parameters(self) -> int:
         """Number of trained parameters of all parts."""
-        return sum(part.parameters for part in self.parts)
+        modules = {module for part in self.parts for module in part.modules}
+        return sum(each.numel() for module in modules for each in module.parameters())
 
     def to(self, device: torch.device | str) -> PropertyModel:
         for model in (self, *self.auxiliary):
@@ -234,8 +235,11 @@ class PropertyModel:
     def predict(self, inputs: Inputs, rows: np.ndarray, precision: Precision = "fp32") -> Predicted:
         """Return predictions for the molecules `rows`, int (n,), on the learned scale. The inputs
         are `completed`. Parts whose weights are all 0 are not evaluated."""
+        if not len(rows):
+            return Predicted(np.empty((0, self.task.outputs), np.float32))
         used = [pair for pair in zip(self.parts, self.weights, strict=True) if pair[1].any()]
-        found = [part.predict(inputs, rows, self.task, precision) for part, _ in used]
+        read = read_out([part for part, _ in used], inputs, rows, precision)
+        found = [p.predict(inputs, rows, self.task, read.get(p.network)) for p, _ in used]
         weights = np.stack([weight for _, weight in used])
         spread = distance = None
         if self.has_spread:
@@ -320,15 +324,14 @@ def join(models: Sequence[PropertyModel], weights: Sequence[float] | None = None
         ExtraInputs.joined([model.inputs for model in models])
         if any(not _have_equal_parts(first.auxiliary, each.auxiliary) for each in models):
             raise ConfigError("the auxiliary models differ, so predict with each model by itself")
-        if any(not _have_equal_state(first.molecules, each.molecules) for each in models):
+        if any(not _are_equal(first.molecules, each.molecules) for each in models):
             raise ConfigError(
                 "the vectors of further molecules differ, since they were fitted to other training "
                 "rows, so predict with each model by itself"
             )
     parts, shares = list[Part](), list[np.ndarray]()
     for model, of_model in zip(models, weights, strict=True):
-        for part, weight in zip(model.parts, model.weights, strict=True):
-            copied = deepcopy(part)
+        for copied, weight in zip(deepcopy(model.parts), model.weights, strict=True):
             copied.rescale(model.task, first.task)
             copied.to("cpu")
             share = weight * of_model / sum(weights)
@@ -379,17 +382,10 @@ def _have_equal_parts(ones: Sequence[PropertyModel], others: Sequence[PropertyMo
     return len(one) == len(other) and all(map(_are_equal, one, other))
 
 
-def _are_equal(one: Part, other: Part) -> bool:
-    """Return whether two parts have the same numbers and read the same inputs."""
-    return (one.kind, one.reads) == (other.kind, other.reads) and _have_equal_state(one, other)
-
-
-def _have_equal_state(
-    one: Part | MoleculeColumns | None, other: Part | MoleculeColumns | None
-) -> bool:
-    if one is None or other is None:
+def _are_equal(one: Part | MoleculeColumns | None, other: Part | MoleculeColumns | None) -> bool:
+    """Return whether two learners have the same numbers and read the same inputs."""
+    if one is None or other is None or getattr(one, "reads", 0) != getattr(other, "reads", 0):
         return one is other
-    (settings, tensors), (other_settings, others) = one.state(), other.state()
-    if settings != other_settings or tensors.keys() != others.keys():
-        return False
-    return all(torch.equal(tensor, others[name]) for name, tensor in tensors.items())
+    tensors, others = one.state(), other.state()
+    same = tensors.keys() == others.keys() and are_equal(one.network, other.network)
+    return same and all(torch.equal(tensor, others[name]) for name, tensor in tensors.items())

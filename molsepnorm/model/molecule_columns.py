@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
-from typing import Any
+from dataclasses import dataclass, field
 
 import numpy as np
 import torch
@@ -12,7 +11,7 @@ from torch import Tensor
 
 from molsepnorm.data.batching.collate import GraphTensors
 from molsepnorm.errors import DataError, InvalidMolecule
-from molsepnorm.model.parts.network import encoding_of, infer, restored_network
+from molsepnorm.model.parts.network import encoding_of, infer
 from molsepnorm.molecules import featurize
 from molsepnorm.molecules.encodings.encoding import EncodedGraphs, encode
 from molsepnorm.molecules.featurize.further import as_one_molecule, components, standard_cells
@@ -25,6 +24,7 @@ from molsepnorm.tasks import FeatureColumn
 _MAX_FITTED = 10_000  # molecules whose principal components are computed
 _MAX_KNOWN = 100_000  # vectors that are kept
 _BLOCK = 256  # molecules that are encoded together
+_PARTS = "mean", "scale", "basis"  # of a projection
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,8 +41,8 @@ class MoleculeColumns:
     the same weight.
     """
 
-    encoder: Graphormer | None
-    """The network, read out after every layer, which stays on the CPU; None without embeddings."""
+    network: Graphormer | None
+    """It is read out after every layer, and stays on the CPU; None without embeddings."""
     featurizer: str
     standardize: Level
     projections: Mapping[str, tuple[Tensor, Tensor, Tensor]]
@@ -55,12 +55,12 @@ class MoleculeColumns:
     def fit(
         columns: Sequence[FeatureColumn],
         cells: Mapping[str, Sequence[str]],
-        encoder: Graphormer | None,
+        network: Graphormer | None,
         featurizer: str,
         standardize: Level,
     ) -> MoleculeColumns:
         """Fit the projection of each column to the distinct molecules of its training cells."""
-        empty = MoleculeColumns(encoder, featurizer, standardize, {})
+        empty = MoleculeColumns(network, featurizer, standardize, {})
         projections = {}
         for column in columns:
             texts = sorted({*empty.standard(column.name, cells[column.name]).values()})
@@ -76,7 +76,7 @@ class MoleculeColumns:
             projections[column.name] = _projection(
                 torch.from_numpy(features[read]), column, empty._widths
             )
-        return MoleculeColumns(encoder, featurizer, standardize, projections)
+        return MoleculeColumns(network, featurizer, standardize, projections)
 
     def standard(self, name: str, cells: Sequence[str]) -> dict[str, str]:
         """Return the canonical SMILES of each distinct cell that can be read."""
@@ -137,7 +137,7 @@ class MoleculeColumns:
     def _widths(self) -> list[int]:
         from molsepnorm.molecules.featurize.descriptors import FAST_DESCRIPTORS
 
-        own = [] if self.encoder is None else [self.encoder.embedding_width]
+        own = [] if self.network is None else [self.network.layers_width]
         return [*own, len(FAST_DESCRIPTORS)]
 
     def projected(self, name: str, features: np.ndarray) -> np.ndarray:  # (n, F) -> (n, w)
@@ -179,9 +179,9 @@ class MoleculeColumns:
                 features[row, -len(FAST_DESCRIPTORS) :] = described[0]
             except InvalidMolecule as error:
                 errors[row] = error
-        if self.encoder is None:
+        if self.network is None:
             return features, errors
-        config = self.encoder.config
+        config = self.network.config
         made = dict[int, MolGraph]()
         for row, graph in enumerate(featurize.get(self.featurizer).many(smiles)):
             if isinstance(graph, InvalidMolecule):
@@ -192,45 +192,38 @@ class MoleculeColumns:
         for start in range(0, len(rows), _BLOCK):
             block = rows[start : start + _BLOCK]
             graphs = encode([made[row] for row in block], encoding_of(config), config.atom_sizes)
-            features[block, : self.encoder.embedding_width] = self.embedded(graphs)
+            features[block, : self.network.layers_width] = self.embedded(graphs)
         return features, errors
 
     def embedded(self, graphs: EncodedGraphs) -> np.ndarray:  # float32 (n, R)
-        """Return the embeddings of molecules by the encoder, which must not be None."""
-        assert self.encoder is not None
+        """Return the embeddings of molecules by the network, which must not be None."""
+        assert self.network is not None
         tensors, every = GraphTensors.of(graphs), np.arange(len(graphs))
-        return infer(self.encoder, tensors, every, call=self.encoder.embed).numpy()
+        return infer(self.network, tensors, every, call=self.network.embed_layers).numpy()
 
-    def state(self) -> tuple[dict[str, Any], dict[str, Tensor]]:
-        """Return the settings, as JSON, and the tensors that a model folder holds."""
-        tensors = dict[str, Tensor]()
-        for number, parts in enumerate(self.projections.values(), start=1):
-            names = (f"{number}.{name}" for name in ("mean", "scale", "basis"))
-            tensors |= zip(names, parts, strict=True)
-        settings: dict[str, Any] = {"names": [*self.projections], "encoder": None}
-        if self.encoder is not None:
-            settings["encoder"] = asdict(self.encoder.config)
-            tensors |= self.encoder.state_dict(prefix="encoder.")
-        return settings, tensors
+    def state(self) -> dict[str, Tensor]:
+        """Return the tensors that a model folder holds beside the network."""
+        return {
+            f"{name}.{part}": tensor
+            for name, tensors in self.projections.items()
+            for part, tensor in zip(_PARTS, tensors, strict=True)
+        }
 
     @staticmethod
     def from_state(
-        settings: Mapping[str, Any],
         tensors: Mapping[str, Tensor],
+        network: Graphormer | None,
         featurizer: str,
         standardize: Level,
     ) -> MoleculeColumns:
         """Return the columns with this state; any error means that the state is damaged."""
-        own = {n.removeprefix("encoder."): e for n, e in tensors.items() if n[:8] == "encoder."}
-        config = settings["encoder"]
         projections = {}
-        for number, name in enumerate(settings["names"], start=1):
-            mean, scale, basis = (tensors[f"{number}.{k}"] for k in ("mean", "scale", "basis"))
+        for name in {key.rpartition(".")[0]: None for key in tensors}:
+            mean, scale, basis = (tensors[f"{name}.{part}"] for part in _PARTS)
             if not len(mean) == len(scale) == len(basis):
                 raise ValueError(f"the projection of the column '{name}' has several sizes")
-            projections[str(name)] = mean, scale, basis
-        encoder = None if config is None else restored_network(config, own)
-        return MoleculeColumns(encoder, featurizer, standardize, projections)
+            projections[name] = mean, scale, basis
+        return MoleculeColumns(network, featurizer, standardize, projections)
 
 
 def _projection(

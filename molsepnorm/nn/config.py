@@ -11,7 +11,7 @@ from molsepnorm.errors import ConfigError
 
 NormKind = Literal["layer", "batch", "rms", "none"]
 
-ReadoutKind = Literal["token", "mean", "sum", "token+mean", "token+sum", "layers"]
+ReadoutKind = Literal["token", "mean", "sum", "token+mean", "token+sum"]
 
 NormName = Literal["sep", "sep-ln", "sep-bn", "sep-ln-bn", "sep-rms-bn", "shared", "shared-bn"]
 
@@ -82,9 +82,6 @@ class GraphormerConfig:
 
     The other names give the norm of the token and then that of the atoms; sep-ln and sep-bn use one
     kind for both, with separate weights."""
-    norm_order: Literal["pre", "post"] = "pre"
-    """pre normalises the input of each branch, and the output of the last layer. post normalises
-    after each residual addition."""
 
     local: Literal["none", "gine"] = "none"
     """gine adds message passing along bonds beside attention (`molsepnorm.nn.local.GINE`)."""
@@ -94,12 +91,10 @@ class GraphormerConfig:
     pair_walks: int = Field(default=0, ge=0, le=256)
     """Number of random-walk steps whose probabilities become an attention bias (RRWP); 0 for
     none."""
-    pair_hidden: int = Field(default=32, ge=0, le=16_384)
-    """Hidden width of the map from random walks to the attention bias; 0 for a linear map."""
 
     readout: ReadoutKind = "token"
     """Input of the head: the graph token, the mean or sum of the atoms, or the token and one of
-    them. layers is the token and the mean after every layer."""
+    them."""
 
     atom_sizes: tuple[_Positive, ...] = Field(default=(28,), min_length=1)
     """Number of values of each atom feature (ZINC has one feature)."""

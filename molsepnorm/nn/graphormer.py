@@ -48,10 +48,11 @@ class Graphormer(nn.Module):
         )
         self.last_norm = make_last_norm(config)
         self.readout = make_readout(config, parts)
+        self.layer_readout = parts.readout("token+mean", config.width)
         count = config.molecule_features
         self.molecule_features = MoleculeFeatures(count) if count else Unchanged()
-        sites = config.layers if config.readout == "layers" else 1
-        self.embedding_width = sites * self.readout.width + count
+        self.layers_width = (config.layers - 1) * self.layer_readout.width + self.readout.width
+        self.embedding_width = self.readout.width + count
         self.head = make_head(config, self.embedding_width)
         self.reset_parameters()
 
@@ -62,10 +63,21 @@ class Graphormer(nn.Module):
     def embed(self, batch: GraphBatch) -> Tensor:  # (B, R)
         """Return the input of the head for every molecule.
 
-        R is C, or 2 C for the graph token and the atoms, times the number of layers for the
-        read-out `layers`, plus the number of molecule-level features.
+        R is C, or 2 C for the graph token and the atoms, plus that of molecule-level features.
         """
         return self.embed_with_atoms(batch)[0]
+
+    def embed_layers(self, batch: GraphBatch, channels: int | None = None) -> Tensor:  # (B, R)
+        """Return what is read out after the layers, without molecule-level features: the graph
+        token and the mean of the atoms, and after the last layer what the head reads.
+
+        With `channels`, a number of read-outs that have so many channels, from the last one on.
+        """
+        *inner, last = self._hidden(batch)[1:]
+        read = [self.readout(last, batch)]
+        while inner and sum(each.shape[1] for each in read) < (channels or self.layers_width):
+            read.insert(0, self.layer_readout(inner.pop(), batch))
+        return torch.cat(read, dim=1)
 
     def embed_with_atoms(self, batch: GraphBatch) -> tuple[Tensor, Tensor]:  # (B, R), (M, C)
         """Return the result of `embed`, and a vector for every slot; `batch.mask` marks atoms.
@@ -73,6 +85,13 @@ class Graphormer(nn.Module):
         The vectors are the output of the last norm, or the input of a last layer that computes the
         graph token only.
         """
+        *_, x, end = self._hidden(batch)
+        slots = x if self.config.last_layer_is_token_only else end
+        return self.molecule_features(self.readout(end, batch), batch.features), slots
+
+    def _hidden(self, batch: GraphBatch) -> list[Tensor]:  # (M, C) each
+        """Return the embeddings of all slots, and the output of every layer; the last one is
+        normalised, and may have the graph tokens only."""
         if not isinstance(batch, GraphBatch):
             raise ConfigError(
                 f"the network reads a GraphBatch; got {type(batch).__name__}. Make batches of "
@@ -83,16 +102,11 @@ class Graphormer(nn.Module):
         walks = walk_probabilities(batch, self.config.walks, self.embedding.graph_token.dtype)
         x = self.embedding(batch, walks)  # (M, C)
         pairs = self.pair_encoding(batch, walks)  # bias per head, neighbours
-        *others, last = self.layers
-        read = []
-        for module in others:
-            x = module(x, pairs, batch)
-            if self.config.readout == "layers":
-                read.append(self.readout(x, batch))
-        end = self.last_norm(last(x, pairs, batch), batch.graph_token, batch.mask)
-        slots = x if self.config.last_layer_is_token_only else end
-        read.append(self.readout(end, batch))
-        return self.molecule_features(torch.cat(read, dim=1), batch), slots
+        hidden = [x]
+        for module in self.layers:
+            hidden.append(module(hidden[-1], pairs, batch))
+        hidden[-1] = self.last_norm(hidden[-1], batch.graph_token, batch.mask)
+        return hidden
 
     def reset_parameters(self) -> None:
         """Initialise all parameters as `config.init` says. The head's weights of molecule-level

@@ -45,31 +45,18 @@ class GraphormerLayer(nn.Module):
         h = self.attention_norm(x, batch.graph_token, batch.mask)
         x = self.add_attention(x, h, pairs, batch)
         h = self.ffn_norm(x, batch.graph_token, batch.mask)
-        return self.add_feed_forward(x, h)
+        y = self.ffn_out(self.activation_dropout(F.gelu(self.ffn_in(h))))
+        return self.dropout.add(x, y)
 
     def add_attention(self, x: Tensor, h: Tensor, pairs: PairTensors, batch: GraphBatch) -> Tensor:
         """Return x + MHA(h) + GINE(h)."""
         y = self.attention(h, pairs, batch.groups)
         return self.dropout.add(x, self.local(y, h, pairs, batch))
 
-    def add_feed_forward(self, x: Tensor, h: Tensor) -> Tensor:
-        """Return x + FFN(h)."""
-        y = self.ffn_out(self.activation_dropout(F.gelu(self.ffn_in(h))))
-        return self.dropout.add(x, y)
 
-
-class PostNormLayer(GraphormerLayer):
-    """`GraphormerLayer` that normalises after each residual connection: x = norm(x + f(x))."""
-
-    def forward(self, x: Tensor, pairs: PairTensors, batch: GraphBatch) -> Tensor:  # (M, C)
-        x = self.add_attention(x, x, pairs, batch)
-        x = self.attention_norm(x, batch.graph_token, batch.mask)
-        x = self.add_feed_forward(x, x)
-        return self.ffn_norm(x, batch.graph_token, batch.mask)
-
-
-class _GraphTokenQueries(GraphormerLayer):
-    """A last layer that computes the graph tokens only, (B, C), in the order of their slots."""
+class GraphTokenLayer(GraphormerLayer):
+    """The last layer of a network that reads out the graph token only: it computes the graph tokens
+    only, (B, C), in the order of their slots."""
 
     def __init__(self, config: GraphormerConfig, index: int, parts: Parts) -> None:
         super().__init__(replace(config, local="none"), index, parts)
@@ -81,20 +68,7 @@ class _GraphTokenQueries(GraphormerLayer):
         return super().add_attention(tokens, h, pairs.first_query(), batch)
 
 
-class GraphTokenLayer(_GraphTokenQueries):
-    """The last `GraphormerLayer` of a network that reads out the graph token only."""
-
-
-class PostNormGraphTokenLayer(_GraphTokenQueries, PostNormLayer):
-    """The last `PostNormLayer` of a network that reads out the graph token only."""
-
-
 def make_layer(config: GraphormerConfig, index: int, parts: Parts) -> GraphormerLayer:
     tokens_only = config.last_layer_is_token_only and index == config.layers - 1
-    kinds = {
-        ("pre", False): GraphormerLayer,
-        ("pre", True): GraphTokenLayer,
-        ("post", False): PostNormLayer,
-        ("post", True): PostNormGraphTokenLayer,
-    }
-    return kinds[config.norm_order, tokens_only](config, index, parts)
+    kind = GraphTokenLayer if tokens_only else GraphormerLayer
+    return kind(config, index, parts)

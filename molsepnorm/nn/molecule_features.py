@@ -9,7 +9,6 @@ import torch
 from torch import Tensor, nn
 
 from molsepnorm.errors import ConfigError
-from molsepnorm.nn.batch import GraphBatch
 
 _LIMIT = 10.0  # standard deviations
 
@@ -48,15 +47,15 @@ class MoleculeFeatures(KeepsFloat32):
         self.mean.copy_(mean)
         self.sd.copy_(sd)
 
-    def forward(self, x: Tensor, batch: GraphBatch) -> Tensor:  # (B, R) -> (B, R + F)
-        if batch.features is None or batch.features.shape[1] != len(self.mean):
-            count = 0 if batch.features is None else batch.features.shape[1]
+    def forward(self, x: Tensor, features: Tensor | None) -> Tensor:  # (B, R) -> (B, R + F)
+        if features is None or features.shape[1] != len(self.mean):
+            count = 0 if features is None else features.shape[1]
             raise ConfigError(
                 f"the batch has {count} molecule-level features, and the network needs "
                 f"{len(self.mean)}: encode the molecules with the featuriser of the model"
             )
-        features = standardised(batch.features, self.mean, self.sd)
-        return torch.cat([x, features.to(x.dtype)], dim=1)
+        standard = standardised(features, self.mean, self.sd)
+        return torch.cat([x, standard.to(x.dtype)], dim=1)
 
 
 def scaling(features: Tensor, as_is: Tensor | None = None) -> tuple[Tensor, Tensor]:

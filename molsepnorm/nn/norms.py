@@ -49,19 +49,17 @@ def make_norms(
     config: GraphormerConfig, index: int
 ) -> tuple[SepNorm | SharedNorm, SepNorm | SharedNorm]:
     """Return the norms of a layer's attention and feed-forward blocks."""
-    kinds, pre_norm = config.norms, config.norm_order == "pre"
+    kinds = config.norms
     tokens_only = config.last_layer_is_token_only and index == config.layers - 1
-    first = kinds.first_graph if index == 0 and pre_norm else kinds.graph
+    first = kinds.graph if index else kinds.first_graph
     return (
-        _make(config, first, kinds.nodes, tokens_only and not pre_norm),
+        _make(config, first, kinds.nodes, False),
         _make(config, kinds.graph, kinds.nodes, tokens_only),
     )
 
 
 def make_last_norm(config: GraphormerConfig) -> nn.Module:
-    """Return the norm between the last layer and the read-out of a pre-norm network."""
-    if config.norm_order == "post":
-        return Unchanged()
+    """Return the norm between the last layer and the read-out."""
     kinds = config.norms
     nodes: NormKind = "none" if config.readout == "token" and not kinds.shared else kinds.nodes
     return _make(config, kinds.graph, nodes, config.last_layer_is_token_only)

@@ -33,8 +33,7 @@ FAST = Parts(FastSelfAttention, FastGINE, FastAttentionBias, FastReadout, ByteDr
 def make_readout(config: GraphormerConfig, parts: Parts) -> Readout | GraphTokenReadout:
     if config.last_layer_is_token_only:
         return GraphTokenReadout(config.width)
-    kind = "token+mean" if config.readout == "layers" else config.readout
-    return parts.readout(kind, config.width)
+    return parts.readout(config.readout, config.width)
 
 
 def make_head(config: GraphormerConfig, width: int) -> nn.Linear:

@@ -19,7 +19,7 @@ from molsepnorm.files.digests import short_digest
 from molsepnorm.files.writing import cache_folder, clear_errors, replacing, scratch_folder
 from molsepnorm.model import SUPERVISED, ExtraArrays, PropertyModel
 from molsepnorm.model.molecule_columns import MoleculeColumns
-from molsepnorm.model.parts.kernel import encoder_of
+from molsepnorm.model.parts.kernel import body_of
 from molsepnorm.molecules.featurize import descriptors
 from molsepnorm.molecules.featurize.descriptors import COUNTS, DESCRIPTORS, FAST_DESCRIPTORS, PAIRS
 from molsepnorm.molecules.featurize.smiles import oriented_mol
@@ -78,15 +78,15 @@ def fit_molecules(
     known, level = None if start is None else start.molecules, config.data.standardize
     if known is not None and known.widths == {each.name: each.width for each in columns}:
         return replace(known, standardize=level, known={})
-    encoder = None
+    network = None
     if start is not None:
-        encoder = encoder_of(start.network, start.encoding.molecule_features).to("cpu")
+        network = body_of(start.network, start.encoding.molecule_features).to("cpu")
     rows = dataset.splits["train"]
     cells = {
         each.name: [*filter(None, (cell_text(dataset.columns[each.name][row]) for row in rows))]
         for each in columns
     }
-    return MoleculeColumns.fit(columns, cells, encoder, dataset.store.featurizer, level)
+    return MoleculeColumns.fit(columns, cells, network, dataset.store.featurizer, level)
 
 
 def about_molecules(dataset: Dataset, molecules: MoleculeColumns | None) -> Iterator[str]:

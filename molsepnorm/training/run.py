@@ -22,7 +22,7 @@ from molsepnorm.devices import on_device, restored_threads
 from molsepnorm.errors import ConfigError
 from molsepnorm.files.lock import locked
 from molsepnorm.model import SUPERVISED, PropertyModel, join
-from molsepnorm.model.parts import NetworkPart
+from molsepnorm.model.parts import KernelPart, NetworkPart
 from molsepnorm.tasks import json_scores
 from molsepnorm.training.auxiliary import Auxiliary
 from molsepnorm.training.callback import Callback, Callbacks, TrainingResult
@@ -30,6 +30,7 @@ from molsepnorm.training.completing import baseline
 from molsepnorm.training.completing.baseline import with_network_share
 from molsepnorm.training.completing.complete import Completed, complete
 from molsepnorm.training.completing.own_networks import fits_of, with_own_networks
+from molsepnorm.training.completing.refit import kernel_of_start
 from molsepnorm.training.config import TrainConfig, seconds_of
 from molsepnorm.training.distributed import DistributedContext, device_of_rank
 from molsepnorm.training.inputs import training_dataset, with_inputs
@@ -38,13 +39,14 @@ from molsepnorm.training.loop import Trainer, epochs_within
 from molsepnorm.training.objectives import Examples, make_objective
 from molsepnorm.training.overlap import with_unseen_start
 from molsepnorm.training.preparing import prepare
+from molsepnorm.training.probe.kernel import refit_kernels
 from molsepnorm.training.recipes import load_config, load_dataset
 from molsepnorm.training.report import try_report
 from molsepnorm.training.results.card import model_card
 from molsepnorm.training.results.metrics import Metrics, OwnNetwork
 from molsepnorm.training.run_folder.folder import RunFolder
 from molsepnorm.training.scoring import Predictions, about_split
-from molsepnorm.training.start import LoadedWeights, require_same_meaning, starting_model
+from molsepnorm.training.start import require_same_meaning, starting_model
 
 _EPOCHS, _EPOCHS_OF_MANY = 15, 30
 _MANY = 2000  # training molecules from which on a regression gains from more epochs
@@ -228,12 +230,15 @@ def _complete(trainer: Trainer) -> Metrics | None:
         return done
     chosen, own = trainer.best.to(trainer.device), dict[str, OwnNetwork]()
     if config.objective.name == SUPERVISED:
-        added = with_own_networks(config, chosen, loaded, examples, callback)
+        kernel = kernel_of_start(config, trainer.model, loaded)
+        added = with_own_networks(config, chosen, kernel, examples, callback)
         if added is None:
             return None
-        chosen, own = with_network_share(added.model, examples), added.about
+        own, train = added.about, trainer.dataset.splits["train"]
+        tuned = refit_kernels(added.model, examples, train) if progress.best_epoch else added.model
+        chosen = with_network_share(tuned, examples)
         fits = fits_of(chosen, config.run.seed, progress.best_epoch, own)
-        completed = complete(config, chosen, loaded, examples, fits, callback)
+        completed = complete(config, chosen, kernel, examples, fits, callback)
         if completed is None:
             return None
     else:
@@ -374,10 +379,10 @@ def _train_ensemble(
         members.append((folder.best(), metrics))
         auxiliary = folder.auxiliary(len(dataset.store))
     dataset = replace(dataset, predicted=folders[0].auxiliary(len(dataset.store)).predicted)
-    loaded = folders[0].loaded_weights()
+    kernel = kernel_of_start(config, folders[0].start(), folders[0].loaded_weights())
     with DistributedContext.join(config.run.device) as world:
         metrics = world.on_main_process(
-            lambda: _join(config, run, dataset, members, loaded, callback)
+            lambda: _join(config, run, dataset, members, kernel, callback)
         )
         if metrics is None:
             return TrainingResult(run.path, False, None, {})
@@ -392,7 +397,7 @@ def _join(
     run: RunFolder,
     dataset: Dataset,
     members: Sequence[tuple[PropertyModel, Metrics]],
-    loaded: LoadedWeights | None,
+    kernel: KernelPart | None,
     callback: Callback,
 ) -> Metrics | None:
     """Complete and write the mean of the members; return None if a callback stopped it."""
@@ -409,7 +414,7 @@ def _join(
         for model, about in members
         for fit in fits_of(model, about.seed, about.best_epoch, about.own_networks)
     ]
-    completed = complete(config, joined.to(device), loaded, examples, fits, callback)
+    completed = complete(config, joined.to(device), kernel, examples, fits, callback)
     if completed is None:
         return None
     runs = [metrics for _, metrics in members]

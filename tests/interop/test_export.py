@@ -66,10 +66,8 @@ ZINC: dict[str, Any] = {
 CONFIGS: dict[str, dict[str, Any]] = {
     "slim": {},
     "zinc": ZINC,
-    "token-only": {**ZINC, "readout": "token", "pair_hidden": 0},
-    "layers": {**ZINC, "readout": "layers"},
+    "token-only": {**ZINC, "readout": "token"},
     "features": {"molecule_features": 5, "readout": "sum"},
-    "post": {**ZINC, "norm_order": "post"},
     "shared-batch": {"norm": "shared-bn", "readout": "mean"},
     "short": {"max_path_length": 1, "max_distance": 3, "max_degree": 2},
 }
@@ -151,7 +149,7 @@ def test_a_dense_network_equals_the_network(name: str) -> None:
     torch.testing.assert_close(found, expected, atol=1e-9, rtol=1e-9)
 
 
-@pytest.mark.parametrize("name", ["slim", "layers", "post"])
+@pytest.mark.parametrize("name", ["slim", "zinc", "token-only"])
 def test_padding_and_the_other_molecules_have_no_influence(name: str) -> None:
     """Also if padding holds valid numbers of other meanings, for batches of one and seven."""
     dense = DenseGraphormer(network_of(**CONFIGS[name])).double()
@@ -241,8 +239,8 @@ def test_predictions_are_those_of_the_predictor() -> None:
 
 def kernel_part(reads: ExtraInputs, outputs: int = 6) -> KernelPart:
     """A kernel regression of random numbers, with nine centres."""
-    encoder = network_of(0, 3, **{**ZINC, "layers": 2, "readout": "layers"})
-    regression = KernelRegression(encoder.embedding_width, 9, outputs, reads)
+    network = network_of(0, 3, **{**ZINC, "layers": 2})
+    regression = KernelRegression(network.layers_width, 9, outputs, reads)
     generator = torch.Generator().manual_seed(0)
     for name, values in regression.named_buffers():
         if values.dtype == torch.uint8:
@@ -251,7 +249,7 @@ def kernel_part(reads: ExtraInputs, outputs: int = 6) -> KernelPart:
             values.fill_(20)
         else:
             values.copy_(torch.rand(values.shape, generator=generator))
-    return KernelPart(encoder, regression)
+    return KernelPart(network, regression)
 
 
 def blended_model(count: int = 2) -> PropertyModel:
@@ -301,14 +299,14 @@ def test_every_part_is_in_a_dense_model() -> None:
         values = forest.values(extra)
         assert values.std(axis=0)[:2].min() > 0.01
         dense = DenseForest(forest)
-        alone = dense(model.task, (), torch.empty(17, 0), given)
+        alone = dense(model.task, None, torch.empty(17, 0), given)
         np.testing.assert_allclose(alone.numpy(), values, rtol=1e-5, atol=1e-6)
-        assert torch.equal(dense.bfloat16()(model.task, (), torch.empty(17, 0), given), alone)
+        assert torch.equal(dense.bfloat16()(model.task, None, torch.empty(17, 0), given), alone)
     kernel = model.with_parts([model.parts[2]], [1.0])
     values = expected_table(kernel, columns).to_numpy()
     assert values[:, 0].std() > 0.1
     found = DenseModel(kernel)(**inputs | {"features": inputs["features"]})
-    np.testing.assert_allclose(found.numpy(), values, rtol=2e-4, atol=1e-6)
+    np.testing.assert_allclose(found.numpy(), values, rtol=1e-3, atol=1e-6)
 
 
 def test_an_output_that_is_not_finite_is_nan() -> None:

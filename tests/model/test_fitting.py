@@ -34,7 +34,7 @@ def test_networks_that_do_not_fit_each_other_are_refused(tmp_path):
     model.save_pretrained(tmp_path)
 
     def lengthen(about):
-        about["parts"][1]["settings"]["max_path_length"] = 2
+        about["networks"][1]["max_path_length"] = 2
 
     change_description(tmp_path / "config.json", lengthen)
     with pytest.raises(ModelError, match="model.safetensors is damaged or belongs to another"):

@@ -58,12 +58,13 @@ def test_weights_that_are_not_finite_are_refused(tmp_path, value, tensor):
     tensor = tensor if tensor in state else next(name for name in state if "norm" in name)
     state[tensor].view(-1)[0] = value
     path, before = tmp_path / "model.safetensors", (tmp_path / "model.safetensors").read_bytes()
-    with pytest.raises(ModelError, match=f"cannot be saved: 1.{tensor} has a number that is not"):
+    with pytest.raises(ModelError, match=f"cannot be saved: 1.{tensor} has a number that"):
         model.save_pretrained(tmp_path)
     assert path.read_bytes() == before
     path.write_bytes(save({f"1.{name}": each.contiguous() for name, each in state.items()}))
     change_description(tmp_path / "config.json", lambda about: None)
     with pytest.raises(
-        ModelError, match=rf"model.safetensors .*\(1.{tensor} has a number that is not finite\)"
+        ModelError,
+        match=rf"model.safetensors .*\(1.{tensor} has a number that is not",
     ):
         PropertyModel.from_pretrained(tmp_path)

@@ -15,7 +15,7 @@ from molsepnorm.nn.parts import FAST, PLAIN
 from support import SMALL, batch_of, far_from_initial
 
 SMILES = ("CCO", "c1ccccc1C=O", "CC(N)C(=O)O", "CC(=O)[O-].C[NH3+]")
-ALL = {"local": "gine", "pair_walks": 3, "pair_hidden": 4}
+ALL = {"local": "gine", "pair_walks": 3}
 DROPOUT = {"dropout": 0.2, "attention_dropout": 0.3, "activation_dropout": 0.1}
 SEP = {"norm": "sep"}  # a batch norm of the graph token
 settings = pytest.mark.parametrize(
@@ -122,7 +122,7 @@ def test_a_module_in_place_of_any_linear_layer_is_called() -> None:
     adapted, merged = copy.deepcopy(network), copy.deepcopy(network)
     called: set[str] = set()
     linear = [name for name, each in network.named_modules() if type(each) is nn.Linear]
-    assert {name.rpartition(".")[2] for name in linear} >= {"qkv", "inner", "outer", "mlp_in"}
+    assert {name.rpartition(".")[2] for name in linear} >= {"qkv", "outer", "mlp_in"}
     for name in linear:
         network.get_submodule(name).register_forward_hook(lambda *_, name=name: called.add(name))
         own = _Adapted(adapted.get_submodule(name))

@@ -31,13 +31,11 @@ INGREDIENTS: dict[str, dict] = {
     "GINE": {"local": "gine"},
     "RWSE": {"node_walks": 6},
     "RRWP": {"pair_walks": 6},
-    "RRWP, linear": {"pair_walks": 6, "pair_hidden": 0},
     "RRWP and RWSE": {"pair_walks": 3, "node_walks": 6},
     "mean": {"readout": "mean"},
     "sum": {"readout": "sum"},
     "token and mean": {"readout": "token+mean", "norm": "shared"},
-    "post-norm": {"norm_order": "post"},
-    "post-norm, local": {"norm_order": "post", "local": "gine", "readout": "token+sum"},
+    "token and sum, local": {"local": "gine", "readout": "token+sum"},
     "none": {},
     "batch norms": {"norm": "sep-bn"},
     "layer and batch norm": {"norm": "sep-ln-bn"},
@@ -142,8 +140,7 @@ def slow_pairs(model: Graphormer, graph: MolGraph) -> dict[str, Tensor]:
     walks = torch.stack(powers, dim=-1)
     bias = slow_bias(model, graph)
     if encoding.pair_bias is not None:
-        inner, read = encoding.pair_bias.inner, walks[..., : config.pair_walks + 1]
-        bias = bias + encoding.pair_bias.outer(F.gelu(inner(read)) if inner else read)
+        bias = bias + encoding.pair_bias.outer(walks[..., : config.pair_walks + 1])
     return {"degrees": degrees, "walks": walks, "bias": bias.permute(2, 0, 1)}
 
 
@@ -188,17 +185,13 @@ def slow_forward(model: Graphormer, graph: MolGraph) -> Tensor:  # (outputs,)
         atoms = atoms + encoding.linear(returns * encoding.scale)
     x = torch.cat([embedding.graph_token[None], atoms])
     for layer in model.layers:
-        pre = config.norm_order == "pre"
-        h = slow_norm(layer.attention_norm, x) if pre else x
+        h = slow_norm(layer.attention_norm, x)
         y = slow_attention(layer, h, given)
         if isinstance(layer.local, GINE):
             y = y + slow_local(layer, h, graph)
-        x = x + y if pre else slow_norm(layer.attention_norm, x + y)
-        h = slow_norm(layer.ffn_norm, x) if pre else x
-        y = layer.ffn_out(F.gelu(layer.ffn_in(h)))
-        x = x + y if pre else slow_norm(layer.ffn_norm, x + y)
-    if config.norm_order == "pre":
-        x = slow_norm(model.last_norm, x)
+        x = x + y
+        x = x + layer.ffn_out(F.gelu(layer.ffn_in(slow_norm(layer.ffn_norm, x))))
+    x = slow_norm(model.last_norm, x)
     read = {"token": x[0], "mean": x[1:].mean(0), "sum": x[1:].sum(0) / 16}
     return model.head(torch.cat([read[part] for part in config.readout.split("+")]))
 
@@ -211,8 +204,7 @@ def slow_forward(model: Graphormer, graph: MolGraph) -> Tensor:  # (outputs,)
     "options",
     [
         *(ALL, ALL | {"readout": "token+sum"}),
-        ALL | {"readout": "mean", "norm": "shared-bn", "pair_hidden": 0},
-        *(ALL | {"norm_order": "post"}, ALL | {"norm_order": "post", "readout": "token+mean"}),
+        *(ALL | {"readout": "mean", "norm": "shared-bn"}, ALL | {"readout": "token+mean"}),
         *({"norm": name} for name in NORMS),
     ],
     ids=str,

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 import torch
 
 from molsepnorm.molecules import featurize
-from molsepnorm.nn import GraphBatch, Graphormer, GraphormerConfig
+from molsepnorm.nn import GraphBatch, GraphormerConfig
 from molsepnorm.nn.readout import FastReadout, Readout
 from support import SMALL, batch_of, far_from_initial
 
@@ -44,17 +42,17 @@ def test_readout_equals_a_loop_over_molecules(
 
 
 def test_layers_read_out_the_token_and_the_mean_after_every_layer() -> None:
-    """The last layer is read as by token+mean; the first one is that of a hook."""
-    config = GraphormerConfig(**{**SMALL, "readout": "layers"})
+    """The last layer is read as the head reads it; the first one is that of a hook."""
+    config = GraphormerConfig(**{**SMALL, "readout": "token+sum"})
     network = far_from_initial(config)
-    plain = Graphormer(replace(config, readout="token+mean")).eval()
-    body = {k: v for k, v in network.state_dict().items() if k[:5] != "head."}
-    plain.load_state_dict(body, strict=False)
     batch = batch_of([featurize.get("zinc")(text) for text in SMILES], config, 2)
     seen = []
     network.layers[0].register_forward_hook(lambda module, inputs, result: seen.append(result))
     with torch.no_grad():
-        found, last = network.embed(batch), plain.embed(batch)
-    assert found.shape == (len(SMILES), 3 * 2 * 16)
-    torch.testing.assert_close(found[:, -32:], last)
+        found, last = network.embed_layers(batch), network.embed(batch)
+        some = [network.embed_layers(batch, channels) for channels in (1, 32, 33, 96)]
+    assert found.shape == (len(SMILES), network.layers_width) == (len(SMILES), 3 * 2 * 16)
+    assert torch.equal(found[:, -32:], last)
+    assert [each.shape[1] for each in some] == [32, 32, 64, 96]
+    assert all(torch.equal(each, found[:, -each.shape[1] :]) for each in some)
     torch.testing.assert_close(found[:, :32], Readout("token+mean", 16)(seen[0], batch))

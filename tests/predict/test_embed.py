@@ -29,7 +29,7 @@ DRUGS = [
     "N#CC1CC1",
 ]
 CLOSE = {"rtol": 1e-4, "atol": 1e-5}
-SETTINGS = [{}, {"readout": "token+mean"}, {"norm_order": "post", "readout": "mean"}]
+SETTINGS = [{}, {"readout": "token+mean"}, {"readout": "mean"}]
 
 
 def _predictor(featurizer: str = "ogb", processes: int = 1, **settings: object) -> Predictor:

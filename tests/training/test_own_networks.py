@@ -69,7 +69,7 @@ def test_each_target_is_the_mean_with_its_own_network(with_columns, settings, tm
     config = load_config(config=tmp_path / "run" / "config.yaml")
     model, dataset, extra, _, rows, _ = select(model, config.data, "all")
     inputs = Inputs.of(dataset.store, extra)
-    each = [part.predict(inputs, rows, model.task).values for part in model.parts]
+    each = [values_of(model, place, inputs, rows) for place in range(len(model.parts))]
     mixture = sum(w * values for w, values in zip(model.weights, each, strict=True))
     smiles = [dataset.smiles[row] for row in dataset.store.rows[rows]]
     found = [list(each.values.values()) for each in Predictor(model).predict(smiles)]
@@ -88,6 +88,10 @@ def test_each_target_is_the_mean_with_its_own_network(with_columns, settings, tm
         assert metrics["test_without_own"][name] == pytest.approx(score, rel=1e-4), name
 
 
+def values_of(model, place, inputs, rows):
+    return model.with_parts([model.parts[place]], [1.0]).predict(inputs, rows).values
+
+
 def test_an_own_network_is_that_of_a_run_of_its_target(with_columns, settings, tmp_path):
     """It has seen no label and no molecule of the others, in the second fit, too. Labels of y have
     errors."""
@@ -101,10 +105,10 @@ def test_an_own_network_is_that_of_a_run_of_its_target(with_columns, settings, t
         of_target = {"data.targets": [name], **(errors if name == "y" else {})}
         alone = with_columns(table, {**settings, **of_target})
         one = train(alone, tmp_path / name).model
-        own = model.parts[place].predict(inputs, rows, model.task).values[:, place - 2]
-        expected = one.parts[0].predict(inputs, rows, one.task).values[:, 0]
+        own = values_of(model, place, inputs, rows)[:, place - 2]
+        expected = values_of(one, 0, inputs, rows)[:, 0]
         np.testing.assert_allclose(own, expected, rtol=1e-3, atol=1e-3)
-        common = model.parts[0].predict(inputs, rows, model.task).values[:, place - 2]
+        common = values_of(model, 0, inputs, rows)[:, place - 2]
         assert np.abs(common - expected).max() > 0.01
 
 

@@ -10,7 +10,6 @@ import pandas as pd
 import pytest
 import torch
 from click.testing import CliRunner
-from safetensors.torch import load_file
 
 from molsepnorm import Predictor, fit
 from molsepnorm.analysis.explanations import contributions, explain
@@ -22,7 +21,7 @@ from molsepnorm.errors import ConfigError, DataError
 from molsepnorm.interop.export import DenseModel
 from molsepnorm.model import PropertyModel, join
 from molsepnorm.model.molecule_columns import MoleculeColumns
-from molsepnorm.model.parts.kernel import encoder_of
+from molsepnorm.model.parts.kernel import body_of
 from molsepnorm.predict.suggest import parse_goals, suggest
 from molsepnorm.tasks import FeatureColumn
 from molsepnorm.training import evaluate, load_config, train
@@ -93,25 +92,6 @@ def test_spellings_and_the_order_of_rows_change_nothing(model):
 
 def model_folder(model):
     return model.structures[0].path.parent
-
-
-def test_the_encoder_is_stored_once(run, tmp_path):
-    """The kernel regression has its weights, and other statistics of its batch norms."""
-    model = PropertyModel.from_pretrained(run)
-    names = {*load_file(model_folder(model) / "model.safetensors")}
-    stored = {name.rpartition(".")[2] for name in names if name.startswith("molecules.encoder.")}
-    assert stored <= {"running_mean", "running_var", "num_batches_tracked"}
-    model.save_pretrained(tmp_path / "copy")
-    again = PropertyModel.from_pretrained(tmp_path / "copy").molecules.state()[1]
-    expected = model.molecules.state()[1]
-    assert again.keys() == expected.keys()
-    assert all(torch.equal(again[name], each) for name, each in expected.items())
-    with torch.no_grad():
-        for weights in model.molecules.encoder.parameters():
-            weights += 1
-    model.save_pretrained(tmp_path / "other")
-    again = PropertyModel.from_pretrained(tmp_path / "other").molecules.state()[1]
-    assert all(torch.equal(again[name], each) for name, each in model.molecules.state()[1].items())
 
 
 def test_a_row_that_cannot_be_read_stays_with_the_reason(model):
@@ -348,7 +328,7 @@ def test_molecules_in_memory(pairs):
         feature_columns={"solvent:molecule": cells},
         overrides=settings,
     ).model
-    assert model.inputs.names == ("solvent",) and model.molecules.encoder is None
+    assert model.inputs.names == ("solvent",) and model.molecules.network is None
     found = Predictor(model).predict(["CCO"] * 2, {"solvent": [None, "CCO"]})
     assert all(each.error is None for each in found)
 
@@ -357,16 +337,15 @@ def test_vectors(trained):
     """The root mean square of the distance between two training molecules is 1, and a vector does
     not depend on the other molecules, on the spelling, or on being stored."""
     model = trained({"run.epochs": 1}).model
-    encoder = encoder_of(model.network, 0)
+    network = body_of(model.network, 0)
     column = FeatureColumn.fit("solvent", SOLVENTS, str, "molecule")
     assert (column.components, str(column)) == (7, "molecules")
-    columns = MoleculeColumns.fit([column], {"solvent": SOLVENTS}, encoder, "zinc", "none")
+    columns = MoleculeColumns.fit([column], {"solvent": SOLVENTS}, network, "zinc", "none")
     vectors, errors = columns.vectors("solvent", SOLVENTS)
     assert errors == [None] * 8 and (vectors[0] == vectors[1]).all()
     distances = torch.cdist(*[torch.from_numpy(vectors[1:]).double()] * 2)
     assert float(distances.square().mean()) == pytest.approx(1, abs=1e-4)
-    settings, tensors = columns.state()
-    again = MoleculeColumns.from_state(json.loads(json.dumps(settings)), tensors, "zinc", "none")
+    again = MoleculeColumns.from_state(columns.state(), network, "zinc", "none")
     found = np.concatenate([again.vectors("solvent", [text])[0] for text in SOLVENTS])
     assert found == pytest.approx(vectors, abs=1e-6)
     assert again.vectors("solvent", SOLVENTS)[0] == pytest.approx(vectors, abs=1e-6)

@@ -149,7 +149,7 @@ def with_atoms(whole: OtherInput, molecules: MoleculeColumns | None, cell: str) 
     the descriptors of each component. Without embeddings or atoms that can be traced, it stays as
     it is. Absent atoms are left out of the embedding; without any, it is the mean embedding of the
     training molecules, and absent descriptors are their mean."""
-    if molecules is None or molecules.encoder is None or whole.name not in molecules.projections:
+    if molecules is None or molecules.network is None or whole.name not in molecules.projections:
         return whole
     text = molecules.standard(whole.name, [cell]).get(cell, "")
     shares, smiles = zip(*components(text), strict=True)
@@ -162,8 +162,8 @@ def with_atoms(whole: OtherInput, molecules: MoleculeColumns | None, cell: str) 
     sizes = [len(form.places) for form in forms]
     if [each.num_atoms for each in graphs] != sizes or sum(sizes) > MAX_ATOMS:
         return whole
-    encoded = encode(graphs, encoding_of(molecules.encoder.config))
-    mean, width = molecules.projections[whole.name][0].numpy(), molecules.encoder.embedding_width
+    encoded = encode(graphs, encoding_of(molecules.network.config))
+    mean, width = molecules.projections[whole.name][0].numpy(), molecules.network.layers_width
     whole_features, _ = molecules.features(smiles)
 
     def vectors(present: np.ndarray) -> np.ndarray:  # bool (n, players) -> float32 (n, w)

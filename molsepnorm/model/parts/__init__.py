@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 from molsepnorm.model.parts.forest import Forest
 from molsepnorm.model.parts.kernel import KernelPart
-from molsepnorm.model.parts.network import NetworkPart, encoding_of, infer
+from molsepnorm.model.parts.network import NetworkPart, are_equal, encoding_of, infer, read_out
 from molsepnorm.model.parts.part import ExtraArrays, Inputs, Part, Predicted
 from molsepnorm.nn.graphormer import Graphormer
 
@@ -13,9 +13,8 @@ PARTS: dict[str, type[Part]] = {each.kind: each for each in (NetworkPart, Kernel
 
 
 def networks_of(parts: Iterable[Part]) -> list[Graphormer]:
-    """Return the networks in some parts: those that predict, and those that embed."""
-    modules = (module for part in parts for module in part.modules)
-    return [module for module in modules if isinstance(module, Graphormer)]
+    """Return the networks that some parts read, each once."""
+    return [*dict.fromkeys(part.network for part in parts if part.network is not None)]
 
 
 def register_part(part: type[Part]) -> None:
@@ -32,8 +31,10 @@ __all__ = [
     "NetworkPart",
     "Part",
     "Predicted",
+    "are_equal",
     "encoding_of",
     "infer",
     "networks_of",
+    "read_out",
     "register_part",
 ]

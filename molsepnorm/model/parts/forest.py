@@ -14,8 +14,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from molsepnorm.devices import Precision
 from molsepnorm.model.parts.part import ExtraArrays, Inputs, Part, Predicted
+from molsepnorm.nn.graphormer import Graphormer
 from molsepnorm.tasks import ExtraInputs, Target, Task
 
 TREES = 500
@@ -99,7 +99,7 @@ class Forest(Part):
         return Forest(medians, tuple(found), reads)
 
     def predict(
-        self, inputs: Inputs, rows: np.ndarray, task: Task, precision: Precision = "fp32"
+        self, inputs: Inputs, rows: np.ndarray, task: Task, read: Tensor | None = None
     ) -> Predicted:
         return Predicted(self.values(inputs.extra.of(rows)))
 
@@ -110,15 +110,15 @@ class Forest(Part):
         parts = [trees.predict(inputs) for trees in self.targets]
         return np.concatenate(parts, axis=1).astype(np.float32)
 
-    def state(self) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    def state(self) -> dict[str, Tensor]:
         arrays = {"medians": self.medians}
         for number, trees in enumerate(self.targets):
             arrays |= {f"{number}.{name}": each for name, each in vars(trees).items()}
-        return {}, {name: torch.from_numpy(each) for name, each in arrays.items()}
+        return {name: torch.from_numpy(each) for name, each in arrays.items()}
 
     @staticmethod
     def from_state(
-        settings: Mapping[str, Any], tensors: Mapping[str, Tensor], reads: ExtraInputs
+        tensors: Mapping[str, Tensor], reads: ExtraInputs, network: Graphormer | None = None
     ) -> Forest:
         arrays = {name: tensor.numpy() for name, tensor in tensors.items()}
         medians, targets = arrays["medians"], list[Trees]()

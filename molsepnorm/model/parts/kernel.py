@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
-from typing import Any, ClassVar
+from dataclasses import dataclass, field, replace
+from typing import ClassVar
 
 import numpy as np
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from molsepnorm.devices import Precision
-from molsepnorm.model.parts.network import infer, restored_network
 from molsepnorm.model.parts.part import ExtraArrays, Inputs, Part, Predicted
 from molsepnorm.nn.graphormer import Graphormer, empty_network
 from molsepnorm.nn.molecule_features import KeepsFloat32, standardised
@@ -162,44 +160,43 @@ class KernelRegression(KeepsFloat32):
 
 @dataclass(frozen=True, eq=False)
 class KernelPart(Part):
-    """A network that embeds molecules, and a kernel regression of its embeddings."""
+    """A kernel regression of what a network reads out after its layers."""
 
     kind: ClassVar[str] = "kernel regression"
     in_spread: ClassVar[bool] = True
-    encoder: Graphormer
-    """Its molecule-level features are those of the featuriser."""
-    regression: KernelRegression
+    network: Graphormer = field()
+    regression: KernelRegression = field()
 
     @property
     def reads(self) -> ExtraInputs:  # type: ignore[override]
         """The inputs that the regression compares beside the embeddings."""
         return self.regression.reads
 
+    @property
+    def channels(self) -> int:  # type: ignore[override]
+        return len(self.regression.mean)
+
     @torch.no_grad()
     def predict(
-        self, inputs: Inputs, rows: np.ndarray, task: Task, precision: Precision = "fp32"
+        self, inputs: Inputs, rows: np.ndarray, task: Task, read: Tensor | None = None
     ) -> Predicted:
         """Return predictions, and the distances from the training molecules."""
-        embedded = infer(
-            self.encoder, inputs.graphs, rows, precision=precision, call=self.encoder.embed
-        )
+        assert read is not None
         device = self.regression.weight.device
         outputs, distances = [], []
         for start in range(0, len(rows), _BLOCK):
             block = slice(start, start + _BLOCK)
             extra = compared(inputs.extra.of(rows[block]).read_by(self.reads))
-            own = embedded[block].to(device)
+            own = read[block, -self.channels :].to(device)
             kernel = self.regression.compare(own, *(each.to(device) for each in extra))
             outputs.append(self.regression.outputs(kernel).cpu())
             distances.append(self.regression.distance(kernel).cpu())
-        if not outputs:
-            return Predicted(np.empty((0, task.outputs), np.float32))
         values = task.predictions(torch.cat(outputs)).numpy()
         return Predicted(values, distance=torch.cat(distances).numpy())
 
     @property
     def modules(self) -> tuple[Graphormer, KernelRegression]:
-        return self.encoder, self.regression
+        return self.network, self.regression
 
     @property
     def outputs(self) -> int:
@@ -208,42 +205,36 @@ class KernelPart(Part):
     def rescale(self, old: Task, new: Task) -> None:
         old.rescale_outputs(new, [self.regression.weight], self.regression.bias)
 
-    def state(self) -> tuple[dict[str, Any], dict[str, Tensor]]:
-        tensors, own = self.encoder.state_dict(prefix="encoder."), self.regression.state_dict()
+    def state(self) -> dict[str, Tensor]:
+        tensors = self.regression.state_dict()
         for name in _COUNTS:
-            own |= _sparse(name, own.pop(name))
-        tensors |= {_PREFIX + name: each for name, each in own.items()}
-        return asdict(self.encoder.config), tensors
+            tensors |= _sparse(name, tensors.pop(name))
+        return tensors
 
     @staticmethod
     def from_state(
-        settings: Mapping[str, Any], tensors: Mapping[str, Tensor], reads: ExtraInputs
+        tensors: Mapping[str, Tensor], reads: ExtraInputs, network: Graphormer | None = None
     ) -> KernelPart:
-        own = {n.removeprefix(_PREFIX): each for n, each in tensors.items() if _PREFIX in n}
-        others = {n.removeprefix("encoder."): e for n, e in tensors.items() if _PREFIX not in n}
+        own = dict(tensors)
         centers, width = own["centers"].shape
         regression = KernelRegression(width, centers, len(own["bias"]), reads)
         dense = {name: _dense(name, own, regression.get_buffer(name)) for name in _COUNTS}
         regression.load_state_dict(own | dense)
-        encoder = restored_network(settings, others)
-        if encoder.embedding_width != width:
-            raise ValueError(f"a regression reads {width} channels of {encoder.embedding_width}")
-        return KernelPart(encoder, regression.eval())
+        if network is None or network.layers_width < width:
+            raise ValueError(f"a regression reads {width} channels, and its network has fewer")
+        return KernelPart(network, regression.eval())
 
 
-def encoder_of(network: Graphormer, own: int) -> Graphormer:
-    """Return a copy of a network that reads out every layer, has no outputs, and reads the `own`
-    first molecule-level features, those of the featuriser."""
-    config = replace(network.config, readout="layers", columns=0, molecule_features=own, outputs=0)
-    encoder = empty_network(config)
+def body_of(network: Graphormer, own: int) -> Graphormer:
+    """Return a copy of a network without outputs, which reads the `own` first molecule-level
+    features, those of the featuriser."""
+    body = empty_network(replace(network.config, columns=0, molecule_features=own, outputs=0))
     state = {name: each for name, each in network.state_dict().items() if not in_head(name)}
     state = {n: e[:own] if n.startswith("molecule_features.") else e for n, e in state.items()}
-    wanted = encoder.state_dict()
-    encoder.load_state_dict(wanted | {name: each for name, each in state.items() if name in wanted})
-    return encoder.to(network.embedding.graph_token.device).eval()
+    body.load_state_dict(state, strict=False)  # features are left out, too
+    return body.to(network.embedding.graph_token.device).eval()
 
 
-_PREFIX = "regression."  # of the names of its tensors
 _COUNTS = "counts", "pairs"  # most of them are zero, so files have the others only
 _PARTS = "numbers", "columns", "values"
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
@@ -32,28 +33,36 @@ class NetworkPart(Part):
 
     kind: ClassVar[str] = "network"
     in_spread: ClassVar[bool] = True
-    network: Graphormer
+    network: Graphormer = field()
     reads: ExtraInputs = NO_INPUTS
     """Its molecule-level features after those of the featuriser."""
 
+    @torch.no_grad()
     def predict(
-        self, inputs: Inputs, rows: np.ndarray, task: Task, precision: Precision = "fp32"
+        self, inputs: Inputs, rows: np.ndarray, task: Task, read: Tensor | None = None
     ) -> Predicted:
-        outputs = infer(self.network, self.graphs(inputs), rows, precision=precision)
-        return Predicted(task.predictions(outputs).numpy())
+        assert read is not None
+        network, features = self.network, self._features(inputs, rows)
+        last = read[:, -self.channels :].to(inputs.graphs.num_atoms.device)
+        outputs = network.head(network.molecule_features(last, features))
+        return Predicted(task.predictions(outputs.cpu()).numpy())
 
     def graphs(self, inputs: Inputs) -> GraphTensors:
         """Return the graphs with all molecule-level features that the network reads."""
-        if not self.reads.width:
-            return inputs.graphs
+        return replace(inputs.graphs, features=self._features(inputs, slice(None)))
+
+    def _features(self, inputs: Inputs, rows: np.ndarray | slice) -> Tensor | None:
         graphs, extra = inputs
-        added = torch.from_numpy(extra.read_by(self.reads).stacked()).to(graphs.num_atoms.device)
-        features = added if graphs.features is None else torch.cat([graphs.features, added], dim=1)
-        return replace(graphs, features=features)
+        own = None if graphs.features is None else graphs.features[rows]
+        if not self.reads.width:
+            return own
+        added = torch.from_numpy(extra.read_by(self.reads).of(rows).stacked())
+        added = added.to(graphs.num_atoms.device)
+        return added if own is None else torch.cat([own, added], dim=1)
 
     @property
-    def modules(self) -> tuple[Graphormer]:
-        return (self.network,)
+    def channels(self) -> int:  # type: ignore[override]
+        return self.network.readout.width
 
     @property
     def outputs(self) -> int:
@@ -64,14 +73,37 @@ class NetworkPart(Part):
         weights = [state[name] for name in (WEIGHT, INTERACTIONS) if name in state]
         old.rescale_outputs(new, weights, state[BIAS])
 
-    def state(self) -> tuple[dict[str, Any], dict[str, Tensor]]:
-        return asdict(self.network.config), self.network.state_dict()
+    def state(self) -> dict[str, Tensor]:
+        return {}
 
     @staticmethod
     def from_state(
-        settings: Mapping[str, Any], tensors: Mapping[str, Tensor], reads: ExtraInputs
+        tensors: Mapping[str, Tensor], reads: ExtraInputs, network: Graphormer | None = None
     ) -> NetworkPart:
-        return NetworkPart(restored_network(settings, tensors), reads)
+        if network is None:
+            raise ValueError("a part has no network")
+        return NetworkPart(network, reads)
+
+
+def read_out(
+    parts: Iterable[Part], inputs: Inputs, rows: np.ndarray, precision: Precision = "fp32"
+) -> dict[Graphormer | None, Tensor]:  # (n, R) each
+    """Return what the parts need of each network, for the molecules `rows`, int (n,)."""
+    channels = dict[Graphormer, int]()
+    for part in parts:
+        if part.network is not None:
+            channels[part.network] = max(part.channels, channels.get(part.network, 0))
+    calls = {each: partial(each.embed_layers, channels=count) for each, count in channels.items()}
+    graphs = inputs.graphs
+    return {n: infer(n, graphs, rows, precision=precision, call=call) for n, call in calls.items()}
+
+
+def are_equal(one: Graphormer | None, other: Graphormer | None) -> bool:
+    """Return whether two networks have the same architecture and weights."""
+    if one is None or other is None or one is other or one.config != other.config:
+        return one is other
+    state = other.state_dict()
+    return all(torch.equal(each, state[name]) for name, each in one.state_dict().items())
 
 
 def encoding_of(config: GraphormerConfig) -> EncodingSpec:

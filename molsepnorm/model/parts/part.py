@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from typing import Any, ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
 from molsepnorm.data.batching.collate import GraphTensors
-from molsepnorm.devices import Precision
 from molsepnorm.molecules.encodings.encoding import EncodedGraphs
+from molsepnorm.nn.graphormer import Graphormer
 from molsepnorm.tasks import NO_INPUTS, ExtraInputs, Task
 
 
@@ -35,7 +35,7 @@ class ExtraArrays(NamedTuple):
         empty = np.zeros((molecules, 0), dtype=np.float32)
         return ExtraArrays(empty, empty, empty, empty)
 
-    def of(self, rows: np.ndarray) -> ExtraArrays:
+    def of(self, rows: np.ndarray | slice) -> ExtraArrays:
         """Return the arrays of some molecules."""
         return ExtraArrays(*(each[rows] for each in self))
 
@@ -89,26 +89,29 @@ class Part(ABC):
     """True if its predictions count in the spread over the parts of a model."""
     reads: ExtraInputs = NO_INPUTS
     """The inputs that it reads beside the graphs."""
+    network: Graphormer | None = None
+    """The network whose read-outs it needs, which several parts may share."""
+    channels: int = 0
+    """Number of channels that it needs, the last ones of `Graphormer.embed_layers`."""
 
     @abstractmethod
     def predict(
-        self, inputs: Inputs, rows: np.ndarray, task: Task, precision: Precision = "fp32"
+        self, inputs: Inputs, rows: np.ndarray, task: Task, read: Tensor | None = None
     ) -> Predicted:
-        """Return predictions for the molecules `rows`, int (n,), of G molecules."""
+        """Return predictions for the molecules `rows`, int (n,), of G molecules.
+
+        Args:
+            read: (n, R), on the CPU, the read-outs of its network for these molecules.
+        """
 
     @property
     def modules(self) -> tuple[nn.Module, ...]:
         """Its PyTorch modules, which `to` moves."""
-        return ()
+        return () if self.network is None else (self.network,)
 
     def to(self, device: torch.device | str) -> None:
         for module in self.modules:
             module.to(device)
-
-    @property
-    def parameters(self) -> int:
-        """Number of trained parameters."""
-        return sum(each.numel() for module in self.modules for each in module.parameters())
 
     @property
     @abstractmethod
@@ -119,12 +122,12 @@ class Part(ABC):
         """Keep the predictions in a new task whose targets have other means and scales."""
 
     @abstractmethod
-    def state(self) -> tuple[dict[str, Any], dict[str, Tensor]]:
-        """Return the settings, as JSON, and the tensors that a model folder holds."""
+    def state(self) -> dict[str, Tensor]:
+        """Return the tensors that a model folder holds beside the network."""
 
     @staticmethod
     @abstractmethod
     def from_state(
-        settings: Mapping[str, Any], tensors: Mapping[str, Tensor], reads: ExtraInputs
+        tensors: Mapping[str, Tensor], reads: ExtraInputs, network: Graphormer | None = None
     ) -> Part:
         """Return the part with this state; any error means that the state is damaged."""

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from molsepnorm.molecules.encodings.paths import SELF
 from molsepnorm.nn.batch import GraphBatch
@@ -26,7 +25,7 @@ class PairEncoding(nn.Module):
         self.bias = parts.bias(
             heads, config.bond_sizes, config.max_distance, config.max_path_length
         )
-        self.pair_bias = PairBias(steps + 1, config.pair_hidden, heads) if steps else None
+        self.pair_bias = PairBias(steps + 1, heads) if steps else None
 
     def forward(self, batch: GraphBatch, walks: Sequence[Tensor] = ()) -> PairTensors:
         bias = self.bias(batch)
@@ -68,17 +67,11 @@ def walk_probabilities(
 
 
 class PairBias(nn.Module):
-    r"""A bias for every head from continuous features of atom pairs.
+    """A bias for every head, a linear map of continuous features of atom pairs."""
 
-    .. math:: b_{ij} = W_2 \, \mathrm{GELU}(W_1 f_{ij})
-
-    With `hidden` = 0 it is a single linear map.
-    """
-
-    def __init__(self, features: int, hidden: int, heads: int) -> None:
+    def __init__(self, features: int, heads: int) -> None:
         super().__init__()
-        self.inner = nn.Linear(features, hidden) if hidden else None
-        self.outer = nn.Linear(hidden or features, heads)
+        self.outer = nn.Linear(features, heads)
 
     def forward(
         self,
@@ -89,6 +82,4 @@ class PairBias(nn.Module):
 
     def _bias(self, features: Tensor) -> Tensor:  # (graphs, S, S, F) -> (H, graphs, S, S)
         columns = features.movedim(-1, 0).flatten(1).T  # as walk probabilities lie in memory
-        if self.inner is not None:
-            columns = F.gelu(self.inner(columns))
         return self.outer(columns).T.unflatten(1, features.shape[:3])

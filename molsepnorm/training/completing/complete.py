@@ -12,7 +12,7 @@ from molsepnorm.data.datasets.dataset import Dataset
 from molsepnorm.errors import InvalidMolecule
 from molsepnorm.model import PropertyModel
 from molsepnorm.model.molecule_columns import MoleculeColumns
-from molsepnorm.model.parts import Forest, Predicted
+from molsepnorm.model.parts import Forest, KernelPart, Predicted
 from molsepnorm.model.training_molecules import TrainingMolecules
 from molsepnorm.molecules.featurize.fingerprints import nearest_labelled, packed_morgan
 from molsepnorm.predict.uncertainty import error_signals
@@ -34,7 +34,6 @@ from molsepnorm.training.probe.kernel import refit_kernels
 from molsepnorm.training.probe.ridge import MAX_MOLECULES
 from molsepnorm.training.results.metrics import Bin, DomainErrors, IntervalCoverage, SetCoverage
 from molsepnorm.training.scoring import Predictions, refit_rows
-from molsepnorm.training.start import LoadedWeights
 
 _LEVEL = 0.9  # of the intervals whose coverage is written to `metrics.json`
 _MAX_COMPARED = 2000  # molecules of a split that are compared with the training molecules
@@ -51,22 +50,22 @@ class Completed(NamedTuple):
 def complete(
     config: TrainConfig,
     chosen: PropertyModel,
-    loaded: LoadedWeights | None,
+    kernel: KernelPart | None,
     examples: Examples,
     fits: Sequence[Fit],
     callback: Callback,
 ) -> Completed | None:
     """Add a second fit, a random forest, intervals and a domain to a model, and score it.
 
-    The test split is scored here, once. Networks (`refit_networks`, with `fits`) and kernel
-    regressions are fitted a second time, to the training and validation molecules. A kernel
+    The test split is scored here, once. Networks (`refit_networks`, with `kernel` and `fits`) and
+    kernel regressions are fitted a second time, to the training and validation molecules. A kernel
     regression is fitted once if `run.refit` is off, the data set has a name (its split is a
     protocol), or it cannot compare all of these molecules. Validation scores and intervals are
     those of the first fit. The result is on the CPU, or None if a callback stopped the second fit.
     """
     dataset = examples.dataset
     assert dataset is not None
-    again = refit_networks(config, chosen, loaded, examples, fits, callback)
+    again = refit_networks(config, chosen, kernel, examples, fits, callback)
     if again is None:
         return None
     rows = refit_rows(dataset.splits)

@@ -15,18 +15,17 @@ import numpy as np
 
 from molsepnorm.data.datasets.dataset import Dataset
 from molsepnorm.model import PropertyModel
-from molsepnorm.model.parts import NetworkPart, Part
+from molsepnorm.model.parts import KernelPart, NetworkPart, Part
 from molsepnorm.training.callback import Callback
 from molsepnorm.training.completing.baseline import (
     MOLECULES_OF_NETWORK,
     best_shares,
     with_network_share,
 )
-from molsepnorm.training.completing.refit import Fit, from_start, kernel_of_start, of_target
+from molsepnorm.training.completing.refit import Fit, from_start, of_target
 from molsepnorm.training.config import TrainConfig
 from molsepnorm.training.objectives import Examples
 from molsepnorm.training.results.metrics import OwnNetwork
-from molsepnorm.training.start import LoadedWeights
 
 _LABELS = 200  # training labels from which on a target has its own network
 _MOST = 8  # such targets of a table that has own networks by default
@@ -40,18 +39,18 @@ class WithOwn(NamedTuple):
 def with_own_networks(
     config: TrainConfig,
     model: PropertyModel,
-    loaded: LoadedWeights | None,
+    kernel: KernelPart | None,
     examples: Examples,
     callback: Callback,
 ) -> WithOwn | None:
     """Train a network on each target alone, and split the weight of the common network with it.
 
-    An own network has the start, the seed and the number of epochs of the common one, and trains
-    on the molecules with a label of its target. Its share (`best_shares`) is 1/2 before. The result
-    is None if a callback stopped a fit.
+    `kernel` is that of the start, see `kernel_of_start`. An own network has the start, the seed and
+    the number of epochs of the common one, and trains on the molecules with a label of its target.
+    Its share (`best_shares`) is 1/2 before. The result is None if a callback stopped a fit.
     """
-    kernel, common = kernel_of_start(config, model, loaded), model.network_part
     assert examples.dataset is not None
+    common = model.network_part
     names = _targets(config, examples.dataset)
     if kernel is None or common is None or not names:
         if config.run.own_networks:
@@ -77,7 +76,8 @@ def with_own_networks(
         assert trained.best is not None
         network, share = trained.best.to(trained.device).network_part, 0.0
         if network is not None:
-            ours, others = (p.predict(examples.inputs, val, task).values for p in (network, common))
+            models = (own.with_parts([each], [1.0]) for each in (network, common))
+            ours, others = (each.predict(examples.inputs, val).values for each in models)
             shares = best_shares(task, others, ours, dataset, MOLECULES_OF_NETWORK)
             share = float(shares[number])
         about[name] = OwnNetwork(share=share, best_epoch=trained.progress.best_epoch or 0)

@@ -35,35 +35,35 @@ class Fit(NamedTuple):
 
 
 def kernel_of_start(
-    config: TrainConfig, model: PropertyModel, loaded: LoadedWeights | None
+    config: TrainConfig, start: PropertyModel | None, loaded: LoadedWeights | None
 ) -> KernelPart | None:
-    """Return the kernel regression whose encoder is the start of the networks; None if they cannot
-    be trained again from it: the data set has a name (its split is a protocol), the run has a
-    budget of time, or outputs of the start were loaded (it knows more molecules)."""
+    """Return the kernel regression of the start, which reads the networks as they were before their
+    first fit; None if they cannot be trained again from it: the data set has a name (its split is a
+    protocol), the run has a budget of time, or outputs of the start were loaded (it knows more
+    molecules)."""
     is_new = loaded is not None and not loaded.same_targets
-    if not is_new or config.run.budget or config.data.dataset:
+    if start is None or not is_new or config.run.budget or config.data.dataset:
         return None
-    return next((part for part in model.parts if isinstance(part, KernelPart)), None)
+    return next((part for part in start.parts if isinstance(part, KernelPart)), None)
 
 
 def refit_networks(
     config: TrainConfig,
     model: PropertyModel,
-    loaded: LoadedWeights | None,
+    kernel: KernelPart | None,
     examples: Examples,
     fits: Sequence[Fit],
     callback: Callback,
 ) -> PropertyModel | None:
     """Return the model with its networks trained again, on the training and validation molecules.
 
-    A network starts from the weights that it had before its first fit, which the encoder of the
-    kernel regression still has, and trains with its seed up to its best epoch, which `fits` has for
-    each network. The result is None if a callback stopped a fit.
+    A network starts from the weights that it had before its first fit, those of `kernel` (see
+    `kernel_of_start`), and trains with its seed up to its best epoch, which `fits` has for each
+    network. The result is None if a callback stopped a fit.
 
-    Networks are not trained again if `run.refit` is off, there is no `kernel_of_start`, or they
-    have no weight in the mean.
+    Networks are not trained again if `run.refit` is off, there is no such kernel regression, or
+    they have no weight in the mean.
     """
-    kernel = kernel_of_start(config, model, loaded)
     if kernel is None or not config.run.refit:
         return model
     assert examples.dataset is not None
@@ -102,7 +102,7 @@ def from_start(
     changes: dict[str, Any] = {"run": config.run.model_copy(update={"seed": fit.seed})}
     if fit.target is not None:
         changes["optim"] = config.optim.model_copy(update={"task_weights": {}})
-    start = NetworkPart(_start(part.network, kernel.encoder), part.reads)
+    start = NetworkPart(_start(part.network, kernel.network), part.reads)
     untrained, probe = model.with_parts([start], [1.0]), model.with_parts([kernel], [1.0])
     new_targets, extra = model.task.names, examples.inputs.extra
     about = new_targets, part.reads, extra, probe
@@ -126,9 +126,9 @@ def of_target(dataset: Dataset, name: str | None) -> Dataset:
     return replace(dataset, labels=labels, splits=splits, unexplained=errors)
 
 
-def _start(trained: Graphormer, encoder: Graphormer) -> Graphormer:
-    """Return a network like the trained one, with the body of the encoder and a new head."""
-    network, body = empty_network(trained.config), encoder.state_dict()
+def _start(trained: Graphormer, start: Graphormer) -> Graphormer:
+    """Return a network like the trained one, with the body of the start and a new head."""
+    network, body = empty_network(trained.config), start.state_dict()
     state = network.state_dict()
     for name, tensor in trained.state_dict().items():
         if name.startswith("molecule_features."):  # their scale

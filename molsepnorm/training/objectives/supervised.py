@@ -116,7 +116,8 @@ class Supervised(Objective):
                 shares.append(weight * self.task.predictions(outputs))
                 continue
             if (key := graphs.tobytes()) not in self._fixed:
-                share = part.predict(self.examples.inputs, world.share(graphs), self.task)
+                alone = self.model.with_parts([part], [1.0])
+                share = alone.predict(self.examples.inputs, world.share(graphs))
                 self._fixed[key] = world.gather(torch.from_numpy(share.values))
             shares.append(weight * self._fixed[key])
         return self.task.outputs_of(torch.stack(shares).sum(0))

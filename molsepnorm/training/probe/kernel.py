@@ -21,12 +21,12 @@ import torch
 from torch import Tensor
 
 from molsepnorm.model import ExtraArrays, PropertyModel
-from molsepnorm.model.parts import KernelPart
+from molsepnorm.model.parts import KernelPart, NetworkPart, Part
 from molsepnorm.model.parts.kernel import (
     KernelRegression,
     TanimotoTo,
+    body_of,
     compared,
-    encoder_of,
     matern,
     of_column,
 )
@@ -307,7 +307,7 @@ def fit_linear(
         names: targets whose weights are replaced.
     """
     head, task = model.network.head, model.task
-    embedded = Embedded.of(model.network, examples.graphs, examples, train, task)
+    embedded = Embedded.of(model.network, model.network.embed, examples, train, task)
     fits = ridge_of_targets(embedded.inputs, task, embedded)
     for name, rows, fit in zip(task.names, task.columns(), fits, strict=True):
         if name in names:
@@ -331,9 +331,9 @@ def fit_kernel(
     """
     part = model.network_part
     assert part is not None
-    encoder = encoder_of(part.network, model.encoding.molecule_features)
+    network = body_of(part.network, model.encoding.molecule_features)
     needs_counts = inputs.morgan <= part.reads.morgan
-    fitted, _ = _fitted(encoder, model.task, examples, train, inputs, needs_counts)
+    fitted, _ = _fitted(network, model.task, examples, train, inputs, needs_counts)
     return model.with_parts([fitted], [1.0])
 
 
@@ -351,8 +351,8 @@ def fit_out_of_fold(
         model: a network of which the embeddings are compared, and regression and binary targets.
         groups: (G,); molecules with the same number are left out together.
     """
-    encoder, task = encoder_of(model.network, model.encoding.molecule_features), model.task
-    fitted, found = _fitted(encoder, task, examples, train, inputs, False, groups=groups)
+    network, task = body_of(model.network, model.encoding.molecule_features), model.task
+    fitted, found = _fitted(network, task, examples, train, inputs, False, groups=groups)
     left_out = np.full((len(groups), task.outputs), np.nan, dtype=np.float32)
     left_out[found.molecules] = task.predictions(torch.from_numpy(found.outputs).float()).numpy()
     return model.with_parts([fitted], [1.0]), left_out
@@ -383,20 +383,23 @@ def left_out_by_structure(
 def refit_kernels(model: PropertyModel, examples: Examples, train: np.ndarray) -> PropertyModel:
     """Return the model with its kernel regressions fitted to other molecules.
 
-    Standardisation and penalties are chosen again. Inputs, and the weights and scales of feature
-    columns, stay the same.
+    They read the last network before them among the parts, so after fine-tuning they compare what
+    it has learned, and one pass serves both. Standardisation and penalties are chosen again.
+    Inputs, and the weights and scales of feature columns, stay the same.
     """
-    parts = [
-        _fitted(each.encoder, model.task, examples, train, each.reads, True, each.regression)[0]
-        if isinstance(each, KernelPart)
-        else each
-        for each in model.parts
-    ]
+    parts, network = list[Part](), None
+    for part in model.parts:
+        if isinstance(part, NetworkPart):
+            network = part.network
+        elif isinstance(part, KernelPart):
+            known = network or part.network, model.task, examples, train, part.reads
+            part = _fitted(*known, needs_counts=True, before=part.regression)[0]
+        parts.append(part)
     return model.with_parts(parts, model.weights)
 
 
 def _fitted(
-    encoder: Graphormer,
+    network: Graphormer,
     task: Task,
     examples: Examples,
     train: np.ndarray,
@@ -407,7 +410,7 @@ def _fitted(
 ) -> tuple[KernelPart, LeftOut]:
     """Return the best kernel regression, which treats feature columns as the one before, if any,
     and its outputs without the groups (G,) of the molecules."""
-    embedded = Embedded.of(encoder, examples.inputs.graphs, examples, train, task, groups)
+    embedded = Embedded.of(network, network.embed_layers, examples, train, task, groups)
     extra = examples.inputs.extra.read_by(reads)
     own = extra.of(embedded.molecules)
     center, scale = _percentile_scaling(own.descriptors)
@@ -447,7 +450,7 @@ def _fitted(
     with torch.no_grad():
         for name, values in content.items():
             regression.get_buffer(name).copy_(torch.as_tensor(values))
-    part = KernelPart(encoder, regression.to(encoder.embedding.graph_token.device).eval())
+    part = KernelPart(network, regression.to(network.embedding.graph_token.device).eval())
     return part, LeftOut(embedded.molecules, found.left_out)
 
 

@@ -15,9 +15,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+from torch import Tensor
 
-from molsepnorm.data.batching.collate import GraphTensors
 from molsepnorm.model.parts import infer
+from molsepnorm.nn.batch import GraphBatch
 from molsepnorm.nn.graphormer import Graphormer
 from molsepnorm.tasks import Target, Task
 from molsepnorm.training.objectives.objective import Examples
@@ -244,7 +245,7 @@ class Embedded:
     @staticmethod
     def of(
         network: Graphormer,
-        graphs: GraphTensors,
+        call: Callable[[GraphBatch], Tensor],
         examples: Examples,
         train: np.ndarray,
         task: Task,
@@ -254,6 +255,7 @@ class Embedded:
         always the same sample.
 
         Args:
+            call: what embeds a batch by the network.
             groups: (G,); rows with the same number are left out together. By default those that
                 a drawn split keeps together.
         """
@@ -261,7 +263,7 @@ class Embedded:
         known = examples.labels[torch.from_numpy(train).to(device)].cpu().numpy()
         drawn, weights = _sample(known, task)
         train, labels = train[drawn], known[drawn]
-        inputs = infer(network, graphs, train, call=network.embed).double().numpy()
+        inputs = infer(network, examples.graphs, train, call=call).double().numpy()
         mean, scale = inputs.mean(axis=0), inputs.std(axis=0)
         scale[scale <= 1e-6 * np.abs(inputs).max(axis=0, initial=1e-6)] = 1.0
         weights = np.repeat(weights[:, None], labels.shape[1], axis=1)

@@ -147,7 +147,7 @@ def test_runs_of_a_group_are_summarised_together(model, tmp_path):
     models = [
         model("a", "wide", init="v1"),
         model("b", "wide", dropout=0.0),
-        model("c", "<$_$>", norm_order="post"),
+        model("c", "<$_$>", readout="mean"),
     ]
     told: list[str] = []
     analysis = analyze(models, "cpu", told.append)

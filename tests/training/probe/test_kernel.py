@@ -47,16 +47,16 @@ def ridge_regression(kernel: np.ndarray, labels: np.ndarray) -> np.ndarray:
     return plain.predict((kernel - known.mean(0)) @ centre) + labels[TRAIN].mean()
 
 
-@pytest.mark.parametrize("readout", ["token", "mean", "token+sum", "layers"])
+@pytest.mark.parametrize("readout", ["token", "mean", "token+sum"])
 def test_the_kernel_head_is_kernel_ridge_regression(random, monkeypatch, readout):
     monkeypatch.setattr(ridges, "_PENALTIES", np.array([0.01]))
     labels = some_labels(random)
     model = start(regression("t", labels), readout=readout)
     given = examples(model, labels)
     kernel = fitted(model, given)
-    assert kernel.network.config.readout == "layers" and len(regression_of(kernel).centers) == 40
+    assert len(regression_of(kernel).centers) == 40
     features = standardised(kernel, given)
-    assert features.shape[1] == 2 * 2 * 8
+    assert features.shape[1] == (2 + 1 + (readout == "token+sum")) * 8
     expected = ridge_regression(kernel_of(features, features[TRAIN]), labels)
     found = kernel.task.predictions(torch.from_numpy(outputs(kernel, given))).numpy()
     np.testing.assert_allclose(found[:, 0], expected, atol=2e-3)
@@ -177,8 +177,8 @@ def test_descriptors_are_compared_and_fingerprint_counts_where_they_help(
         assert part.reads == (INPUTS if compares else replace(INPUTS, morgan=0, pairs=0))
         assert len(head.centers) == (40 if exact else 12)
         every = np.arange(len(SMILES))
-        read = infer(part.encoder, given.inputs.graphs, every, call=part.encoder.embed)
-        assert read.shape[1] == 2 * 2 * 8
+        read = infer(part.network, given.inputs.graphs, every, call=part.network.embed_layers)
+        assert read.shape[1] == (2 + 1) * 8
         embedded = ((read - head.mean) / head.scale).double().numpy()
         if exact:
             np.testing.assert_allclose(head.descriptors, described[TRAIN], rtol=1e-4, atol=1e-4)
@@ -208,7 +208,7 @@ def test_counts_that_the_network_reads_are_compared_too(random):
     model = PropertyModel.of(network, "zinc", model.task, inputs=inputs)
     given = examples(model, labels, counts=counts, descriptors=descriptors)
     kernel = fitted(model, given, inputs)
-    assert kernel.inputs == inputs and regression_of(kernel).centers.shape[1] == 2 * 2 * 8
+    assert kernel.inputs == inputs and regression_of(kernel).centers.shape[1] == (2 + 1) * 8
 
 
 TEMPERATURE_AND_SOLVENT = ExtraInputs((FeatureColumn("t"), FeatureColumn("s", ("a", "b", "c"))))
@@ -245,7 +245,7 @@ def test_columns_are_factors_of_the_kernel(random, monkeypatch, others):
     scaled = (cells - cells[TRAIN].mean(0)) / cells[TRAIN].std(0)
     np.testing.assert_allclose(head.columns.numpy(), scaled[TRAIN], rtol=1e-3, atol=1e-4)
     every = np.arange(len(SMILES))
-    read = infer(part.encoder, given.inputs.graphs, every, call=part.encoder.embed)
+    read = infer(part.network, given.inputs.graphs, every, call=part.network.embed_layers)
     extra = compared(given.inputs.extra.read_by(part.reads))
     head.column_weights.zero_()
     asked = head.compare(read, *extra).numpy()

@@ -149,7 +149,7 @@ def test_labels_have_their_own_weights(random):
 
 
 def embedded_of_model(model, given) -> Embedded:
-    return Embedded.of(model.network, given.graphs, given, TRAIN, model.task)
+    return Embedded.of(model.network, model.network.embed, given, TRAIN, model.task)
 
 
 @pytest.fixture
