@@ -17,7 +17,7 @@ from contextlib import suppress
 from copy import deepcopy
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from safetensors import SafetensorError
@@ -154,12 +154,9 @@ def read_weights(path: Path, about: Mapping[str, Any]) -> dict[str, Tensor]:
     return weights
 
 
-class _Restored(NamedTuple):
-    parts: list[Part]
-    molecules: MoleculeColumns | None
-
-
-def _restored(described: Description, weights: Mapping[str, Tensor], folder: Path) -> _Restored:
+def _restored(
+    described: Description, weights: Mapping[str, Tensor], folder: Path
+) -> tuple[list[Part], MoleculeColumns | None]:
     """Return the parts of the model and its auxiliary models, and the columns of molecules."""
     descriptions = [*described.parts, *(each.part for each in described.auxiliary)]
     for part in descriptions:
@@ -182,9 +179,9 @@ def _restored(described: Description, weights: Mapping[str, Tensor], folder: Pat
             for number, part in enumerate(descriptions, start=1)
         ]
         if not (own := _under("molecules.", weights)):
-            return _Restored(parts, None)
+            return parts, None
         known = deepcopy(networks[described.molecules]), described.featurizer
-        return _Restored(parts, MoleculeColumns.from_state(own, *known, described.standardize))
+        return parts, MoleculeColumns.from_state(own, *known, described.standardize)
     except (ModelError, ConfigError) as error:
         raise _no_model(folder, error) from error
     except _WRONG_ENTRY as error:

@@ -409,8 +409,10 @@ def _fitted(
     groups: np.ndarray | None = None,
 ) -> tuple[KernelPart, LeftOut]:
     """Return the best kernel regression, which treats feature columns as the one before, if any,
-    and its outputs without the groups (G,) of the molecules."""
-    embedded = Embedded.of(network, network.embed_layers, examples, train, task, groups)
+    and reads as many channels, and its outputs without the groups (G,) of the molecules."""
+    channels = network.layers_width if before is None else len(before.mean)
+    call = partial(network.embed_layers, channels=channels)
+    embedded = Embedded.of(network, call, examples, train, task, groups)
     extra = examples.inputs.extra.read_by(reads)
     own = extra.of(embedded.molecules)
     center, scale = _percentile_scaling(own.descriptors)
