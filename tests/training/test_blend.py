@@ -37,7 +37,7 @@ def predicted(model: PropertyModel, smiles: list[str]) -> np.ndarray:
 
 def test_a_blend_is_the_mean_with_the_smallest_validation_loss(with_columns, tmp_path, monkeypatch):
     """Its predictions, its scores, and those of both parts in metrics.json."""
-    monkeypatch.setattr(baseline, "_MOLECULES", 0)
+    monkeypatch.setattr(baseline, "_OF_FOREST", (0, 0.5))
     config = with_columns(LABELS, {**SETTINGS, "data.targets": ["y", "active"]})
     metrics = train(config, tmp_path / "run").metrics
     shares = [metrics["shares"][name]["random forest"] for name in ("y", "active")]
@@ -79,7 +79,7 @@ def test_a_blend_is_the_mean_with_the_smallest_validation_loss(with_columns, tmp
 
 
 def test_a_forest_that_does_not_help_is_left_out(with_columns, tmp_path, monkeypatch):
-    monkeypatch.setattr(baseline, "_MOLECULES", 0)
+    monkeypatch.setattr(baseline, "_OF_FOREST", (0, 0.5))
     monkeypatch.setattr(
         Forest, "values", lambda self, extra: np.full((len(extra.counts), 1), -99, np.float32)
     )
@@ -131,7 +131,7 @@ def test_a_few_molecules_choose_a_share_near_one_half(right, counts):
 
 def test_the_share_counts_molecules_by_their_weights(monkeypatch):
     """The forest is right where a molecule has a weight, and the network for the other one."""
-    monkeypatch.setattr(baseline, "_MOLECULES", 0)
+    monkeypatch.setattr(baseline, "_OF_FOREST", (0, 0.5))
     task = Task((Target("y", "regression"),), "mae")
     labels = np.float32([[1.0], [2.0], [3.0]])
     forest, own = np.float32([[1.0], [2.0], [9.0]]), np.float32([[0.0], [1.0], [3.0]])

@@ -63,7 +63,7 @@ def test_a_run_equals_one_with_these_weights_of_rows(
 ):
     """Bit by bit, in network, kernel regression and forest."""
     monkeypatch.setattr(baseline, "_errors", lambda *_: np.zeros(1))  # so each part has a share
-    monkeypatch.setattr(baseline, "_MOLECULES", 10**9)
+    monkeypatch.setattr(baseline, "_OF_FOREST", (10**9, 0.5))
     start = trained({"data.targets": ["active"], "run.epochs": 1, "model.init": "xavier"}).folder
     settings = {"finetune.start": str(start), "run.epochs": 2}
     columns = {"y": Y, "se": SE}

@@ -28,7 +28,7 @@ def few(monkeypatch, settings, scripted):
     """Targets of a few labels have networks, and no part counts as bad. The last epoch is best."""
     scripted("rmse", [0.0] * 2)
     monkeypatch.setattr(own_networks, "_LABELS", 10)
-    monkeypatch.setattr(own_networks, "MOLECULES_OF_NETWORK", 2)
+    monkeypatch.setattr(own_networks, "OF_OWN_NETWORK", (2, 0.5))
     monkeypatch.setattr(baseline, "_errors", lambda task, *_: np.zeros(len(task.targets)))
 
 

@@ -102,7 +102,7 @@ def test_the_model_is_the_mean_of_probe_and_network(
     assert result.metrics["best_epoch"] >= 1
     model = PropertyModel.from_pretrained(tmp_path / "run")
     assert [type(each) for each in model.parts] == [NetworkPart, KernelPart]
-    assert model.weights.tolist() == [[0.5, 0.5], [0.5, 0.5]]
+    assert model.weights.tolist() == [[0.25, 0.25], [0.75, 0.75]]
     assert model.parts[1].network is model.network
     alone = trained({**settings, "run.epochs": 0})
     config = load_config(config=tmp_path / "run" / "config.yaml")
@@ -123,7 +123,7 @@ def test_the_model_is_the_mean_of_probe_and_network(
     assert float(best["val_loss"]) == pytest.approx(float(loss), rel=1e-4)
     rmse = ((value - labels[:, 0])[~labels[:, 0].isnan()] ** 2).mean() ** 0.5
     assert float(best["val_rmse"]) == pytest.approx(float(rmse), rel=1e-4)
-    errors = ((network + tuned) / 2)[:, 0].double() - labels[:, 0]
+    errors = (network / 4 + 3 / 4 * tuned)[:, 0].double() - labels[:, 0]
     rmse = (errors[~errors.isnan()] ** 2).mean() ** 0.5
     assert result.metrics["val"]["rmse"] == pytest.approx(float(rmse), rel=1e-4)
     assert float(best["val_rmse"]) != pytest.approx(float(rmse), rel=1e-4)
@@ -134,8 +134,8 @@ def test_validation_chooses_the_share_of_the_network(
     configure, pretrained, tmp_path, monkeypatch, none_is_worse, prior
 ):
     """For each target the share with the smallest loss, drawn to that of the other target by as
-    many molecules as `prior`, as this is to 1/2."""
-    monkeypatch.setattr(baseline, "MOLECULES_OF_NETWORK", prior)
+    many molecules as `prior`, as this is to 1/4."""
+    monkeypatch.setattr(baseline, "_OF_NETWORK", (prior, 0.25))
     settings = {"finetune.start": pretrained, "data.targets": ["y", "active"], "run.metric": "loss"}
     result = train(configure({**settings, "optim.lr": 1e-3}), tmp_path / "run")
     model = PropertyModel.from_pretrained(tmp_path / "run")
@@ -153,8 +153,8 @@ def test_validation_chooses_the_share_of_the_network(
         return (best * count + prior * before) / (count + prior)
 
     for number in (0, 1):
-        shares.append(round(20 * drawn(number, drawn(1 - number, 0.5))) / 20)
-    assert prior == 200 or shares != [0.5, 0.5]
+        shares.append(round(20 * drawn(number, drawn(1 - number, 0.25))) / 20)
+    assert prior == 200 or shares != [0.25, 0.25]
     assert model.weights.tolist() == [pytest.approx(shares), pytest.approx(1 - np.array(shares))]
     assert result.metrics["network_share"] == np.mean(shares)
 

@@ -192,8 +192,8 @@ def test_the_forest_is_that_of_all_these_molecules(with_columns, tmp_path):
     extra = forest_arrays([dataset.smiles[row] for row in graphs])
     labels = dataset.labels[graphs]
     expected = Forest.fit(forest.reads, extra.stacked(), labels, model.task, seed=0, trees=12)
-    for name, tensor in expected.state()[1].items():
-        assert np.array_equal(forest.state()[1][name].numpy(), tensor.numpy()), name
+    for name, tensor in expected.state().items():
+        assert np.array_equal(forest.state()[name].numpy(), tensor.numpy()), name
 
 
 def test_a_forest_is_blended_beside_a_kernel_regression_of_fingerprints(

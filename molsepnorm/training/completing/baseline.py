@@ -144,10 +144,10 @@ def _num_labels(dataset: Dataset) -> int:
 
 
 _STEPS = 20  # between a share of 0 and of 1
-_MOLECULES = 20  # validation molecules that a forest's share of 1/2 is worth
-MOLECULES_OF_NETWORK = 200
-"""Validation molecules that a network's share of 1/2 is worth: more, because they have chosen the
-epoch of the network."""
+_OF_FOREST, _OF_NETWORK, OF_OWN_NETWORK = (20, 1 / 2), (200, 1 / 4), (200, 1 / 2)
+"""Number of validation molecules that a share before the choice is worth, and this share. Those of
+networks are worth more, because validation molecules have chosen the epoch. The network's is 1/4,
+because the kernel regression reads it, too."""
 
 
 def with_network_share(model: PropertyModel, examples: Examples) -> PropertyModel:
@@ -162,7 +162,7 @@ def with_network_share(model: PropertyModel, examples: Examples) -> PropertyMode
         weights = np.where(used[:, None], model.weights, 0.0)
         halves.append(model.with_parts(model.parts, weights / weights.sum(axis=0)))
     kernel, network = (half.predict(examples.inputs, val).values for half in halves)
-    share = best_shares(model.task, kernel, network, dataset, MOLECULES_OF_NETWORK)
+    share = best_shares(model.task, kernel, network, dataset, _OF_NETWORK)
     weights = (1 - share) * halves[0].weights + share * halves[1].weights
     return model.with_parts(model.parts, weights)
 
@@ -173,7 +173,7 @@ def forest_shares(
     """Return the shares (`best_shares`) of the forest in the model, and warn if all are 0."""
     shares, why = np.zeros(len(task.targets)), "no validation molecule has a label"
     if np.isfinite(dataset.labels[dataset.splits["val"]]).any():
-        shares = best_shares(task, networks, forest, dataset, _MOLECULES)
+        shares = best_shares(task, networks, forest, dataset, _OF_FOREST)
         why = "it does not help on the validation split"
     if not shares.any():
         callback.on_warning(f"The random forest is not blended in, because {why}.")
@@ -181,15 +181,16 @@ def forest_shares(
 
 
 def best_shares(
-    task: Task, one: np.ndarray, other: np.ndarray, dataset: Dataset, prior: int
+    task: Task, one: np.ndarray, other: np.ndarray, dataset: Dataset, prior: tuple[int, float]
 ) -> np.ndarray:  # (T,)
     """Return the share of `other` in its mean with `one`, both predictions [n, O], for each target.
 
     It is a weighted mean of the share with the smallest validation loss, which counts as many
-    molecules as have a label, and that of all other targets together, which counts `prior`
-    molecules; without other targets, this is 1/2. If only one of the two has a larger error
+    molecules as have a label, and that of all other targets together, which counts the molecules of
+    the prior; without other targets, this is its share. If only one of the two has a larger error
     (`_errors`) than the trivial baseline, the other one has all.
     """
+    molecules, usual = prior
     graphs = dataset.splits["val"]
     trivial = task.baseline_prediction(dataset.labels[dataset.splits["train"]])
     compared = one, other, np.tile(trivial, (len(graphs), 1))
@@ -211,10 +212,10 @@ def best_shares(
     def share_of(some: np.ndarray, before: float) -> float:  # bool (T,)
         best = of_targets[:, some].sum(axis=1).argmin() / _STEPS
         count = len(np.unique(together[graphs[known[:, some].any(axis=1)]]))
-        return (count * best + prior * before) / max(count + prior, 1)
+        return (count * best + molecules * before) / max(count + molecules, 1)
 
     own = np.eye(len(task.targets), dtype=bool)
-    shares = np.array([share_of(each, before=share_of(~each, before=0.5)) for each in own])
+    shares = np.array([share_of(each, share_of(~each, usual)) for each in own])
     shares = np.where(is_worse[0] == is_worse[1], shares, is_worse[0])
     return np.round(shares * _STEPS) / _STEPS
 

@@ -18,7 +18,7 @@ from molsepnorm.model import PropertyModel
 from molsepnorm.model.parts import KernelPart, NetworkPart, Part
 from molsepnorm.training.callback import Callback
 from molsepnorm.training.completing.baseline import (
-    MOLECULES_OF_NETWORK,
+    OF_OWN_NETWORK,
     best_shares,
     with_network_share,
 )
@@ -78,7 +78,7 @@ def with_own_networks(
         if network is not None:
             models = (own.with_parts([each], [1.0]) for each in (network, common))
             ours, others = (each.predict(examples.inputs, val).values for each in models)
-            shares = best_shares(task, others, ours, dataset, MOLECULES_OF_NETWORK)
+            shares = best_shares(task, others, ours, dataset, OF_OWN_NETWORK)
             share = float(shares[number])
         about[name] = OwnNetwork(share=share, best_epoch=trained.progress.best_epoch or 0)
         if network is not None and share:
