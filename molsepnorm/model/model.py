@@ -147,7 +147,7 @@ class PropertyModel:
     @property
     def network(self) -> Graphormer:
         """The network of the first `NetworkPart`, or else of the first `KernelPart`."""
-        for network in networks_of([part for part in [self.network_part] if part] or self.parts):
+        for network in networks_of(part for part in (self.network_part, *self.parts) if part):
             return network
         raise ConfigError("this model has no network: train one with --blend none, or pick another")
 
