@@ -1,11 +1,11 @@
 """Write a model to a folder, and read it back.
 
-`config.json` has the networks, the parts with their weights and settings, the task, the featuriser,
-versions, and the SHA-256 digests of all files, itself included. `model.safetensors` has the
-tensors: names of the first network begin with `1.`, those of the first part with `part.1.`,
-and so on; the parts of auxiliary models follow. Names of the columns of further molecules begin
-with `molecules.`. A network that several parts read is stored once, and is one object again. The
-training molecules have a file unless they are left out. Nothing is pickled.
+`config.json` has the settings of the networks, the parts with their weights, the task, the
+featuriser, versions, and the SHA-256 digests of all files, itself included. `model.safetensors` has
+the tensors: names of the first network begin with `1.`, those of the first part with `part.1.`, and
+so on; the parts of auxiliary models follow. Names of the columns of further molecules begin with
+`molecules.`. A network that several parts read is stored once, and loaded as one. The training
+molecules have a file unless they are left out. Nothing is pickled.
 """
 
 from __future__ import annotations
@@ -333,8 +333,8 @@ def _require_fitting(parts: Sequence[Part], described: Description) -> None:
             raise ConfigError(f"atom_sizes and bond_sizes are not those of '{name}'")
     for part in parts:
         if isinstance(part, NetworkPart):
-            found, expected = part.network.config.molecule_features, part.reads.width
-            expected += len(sizes.molecule)
+            found = part.network.config.molecule_features
+            expected = len(sizes.molecule) + part.reads.width
             if found != expected:
                 raise ConfigError(
                     f"molecule_features is {found}, and '{name}' and the other inputs have "

@@ -63,7 +63,7 @@ class Graphormer(nn.Module):
     def embed(self, batch: GraphBatch) -> Tensor:  # (B, R)
         """Return the input of the head for every molecule.
 
-        R is C, or 2 C for the graph token and the atoms, plus that of molecule-level features.
+        R is C, or 2 C for the graph token and the atoms, plus one for each molecule-level feature.
         """
         return self.embed_with_atoms(batch)[0]
 
@@ -71,7 +71,7 @@ class Graphormer(nn.Module):
         """Return what is read out after the layers, without molecule-level features: the graph
         token and the mean of the atoms, and after the last layer what the head reads.
 
-        With `channels`, a number of read-outs that have so many channels, from the last one on.
+        With `channels`, only the last read-outs that together have at least so many channels.
         """
         *inner, last = self._hidden(batch)[1:]
         read = [self.readout(last, batch)]

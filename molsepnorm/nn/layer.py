@@ -70,5 +70,4 @@ class GraphTokenLayer(GraphormerLayer):
 
 def make_layer(config: GraphormerConfig, index: int, parts: Parts) -> GraphormerLayer:
     tokens_only = config.last_layer_is_token_only and index == config.layers - 1
-    kind = GraphTokenLayer if tokens_only else GraphormerLayer
-    return kind(config, index, parts)
+    return (GraphTokenLayer if tokens_only else GraphormerLayer)(config, index, parts)

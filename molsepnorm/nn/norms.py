@@ -52,10 +52,7 @@ def make_norms(
     kinds = config.norms
     tokens_only = config.last_layer_is_token_only and index == config.layers - 1
     first = kinds.graph if index else kinds.first_graph
-    return (
-        _make(config, first, kinds.nodes, False),
-        _make(config, kinds.graph, kinds.nodes, tokens_only),
-    )
+    return _make(config, first, kinds.nodes), _make(config, kinds.graph, kinds.nodes, tokens_only)
 
 
 def make_last_norm(config: GraphormerConfig) -> nn.Module:
@@ -66,7 +63,7 @@ def make_last_norm(config: GraphormerConfig) -> nn.Module:
 
 
 def _make(
-    config: GraphormerConfig, graph: NormKind, nodes: NormKind, tokens_only: bool
+    config: GraphormerConfig, graph: NormKind, nodes: NormKind, tokens_only: bool = False
 ) -> SepNorm | SharedNorm:
     if config.norms.shared:
         return (GraphTokenSharedNorm if tokens_only else SharedNorm)(config.width, _KINDS[nodes])

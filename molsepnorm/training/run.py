@@ -22,7 +22,7 @@ from molsepnorm.devices import on_device, restored_threads
 from molsepnorm.errors import ConfigError
 from molsepnorm.files.lock import locked
 from molsepnorm.model import SUPERVISED, PropertyModel, join
-from molsepnorm.model.parts import KernelPart, NetworkPart
+from molsepnorm.model.parts import KernelPart, NetworkPart, networks_of
 from molsepnorm.tasks import json_scores
 from molsepnorm.training.auxiliary import Auxiliary
 from molsepnorm.training.callback import Callback, Callbacks, TrainingResult
@@ -234,9 +234,11 @@ def _complete(trainer: Trainer) -> Metrics | None:
         added = with_own_networks(config, chosen, kernel, examples, callback)
         if added is None:
             return None
-        own, train = added.about, trainer.dataset.splits["train"]
-        tuned = refit_kernels(added.model, examples, train) if progress.best_epoch else added.model
-        chosen = with_network_share(tuned, examples)
+        chosen, own = added.model, added.about
+        if progress.best_epoch:
+            trained = dict.fromkeys(networks_of(chosen.parts), chosen.network)
+            chosen = refit_kernels(chosen, examples, trainer.dataset.splits["train"], trained)
+        chosen = with_network_share(chosen, examples)
         fits = fits_of(chosen, config.run.seed, progress.best_epoch, own)
         completed = complete(config, chosen, kernel, examples, fits, callback)
         if completed is None:

@@ -12,7 +12,7 @@ from molsepnorm.data.datasets.dataset import Dataset
 from molsepnorm.errors import InvalidMolecule
 from molsepnorm.model import PropertyModel
 from molsepnorm.model.molecule_columns import MoleculeColumns
-from molsepnorm.model.parts import Forest, KernelPart, Predicted
+from molsepnorm.model.parts import Forest, KernelPart, NetworkPart, Predicted
 from molsepnorm.model.training_molecules import TrainingMolecules
 from molsepnorm.molecules.featurize.fingerprints import nearest_labelled, packed_morgan
 from molsepnorm.predict.uncertainty import error_signals
@@ -71,7 +71,9 @@ def complete(
     rows = refit_rows(dataset.splits)
     is_refit = config.run.refit and config.data.dataset is None and chosen.compares
     is_refit = is_refit and len(rows) <= MAX_MOLECULES
-    final = refit_kernels(again, examples, rows) if is_refit else again
+    pairs = zip(chosen.parts, again.parts, strict=True)
+    trained = {a.network: b.network for a, b in pairs if isinstance(b, NetworkPart)}
+    final = refit_kernels(again, examples, rows, trained) if is_refit else again
     parts = ["network"] * (again is not chosen) + ["kernel regression"] * is_refit
     graphs = scoring.predicted_splits(dataset)
     predicted = {

@@ -14,14 +14,14 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from functools import cache, partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from molsepnorm.model import ExtraArrays, PropertyModel
-from molsepnorm.model.parts import KernelPart, NetworkPart, Part
+from molsepnorm.model.parts import KernelPart
 from molsepnorm.model.parts.kernel import (
     KernelRegression,
     TanimotoTo,
@@ -380,21 +380,21 @@ def left_out_by_structure(
     return kernel_regression(embedded, task, features, needs_counts=True).left_out
 
 
-def refit_kernels(model: PropertyModel, examples: Examples, train: np.ndarray) -> PropertyModel:
-    """Return the model with its kernel regressions fitted to other molecules.
+def refit_kernels(
+    model: PropertyModel, examples: Examples, train: np.ndarray, trained: dict[Any, Graphormer]
+) -> PropertyModel:
+    """Return the model with its kernel regressions fitted to the molecules `train`; `trained` has
+    the network that each of them then reads, by the one that it read before.
 
-    They read the last network before them among the parts, so after fine-tuning they compare what
-    it has learned, and one pass serves both. Standardisation and penalties are chosen again.
-    Inputs, and the weights and scales of feature columns, stay the same.
+    Standardisation and penalties are chosen again. Inputs, and the weights and scales of feature
+    columns, stay the same.
     """
-    parts, network = list[Part](), None
-    for part in model.parts:
-        if isinstance(part, NetworkPart):
-            network = part.network
-        elif isinstance(part, KernelPart):
-            known = network or part.network, model.task, examples, train, part.reads
-            part = _fitted(*known, needs_counts=True, before=part.regression)[0]
-        parts.append(part)
+
+    def fitted(part: KernelPart) -> KernelPart:
+        known = trained.get(part.network, part.network), model.task, examples, train, part.reads
+        return _fitted(*known, needs_counts=True, before=part.regression)[0]
+
+    parts = [fitted(part) if isinstance(part, KernelPart) else part for part in model.parts]
     return model.with_parts(parts, model.weights)
 
 

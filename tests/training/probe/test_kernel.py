@@ -260,6 +260,18 @@ def test_columns_are_factors_of_the_kernel(random, monkeypatch, others):
 def test_a_second_fit_keeps_the_weights_of_columns(random):
     model, given, _ = with_columns(random, TEMPERATURE_AND_SOLVENT)
     first = fitted(model, given, TEMPERATURE_AND_SOLVENT)
-    again = refit_kernels(first, given, np.arange(len(SMILES)))
+    again = refit_kernels(first, given, np.arange(len(SMILES)), {})
     weights = (regression_of(each).column_weights for each in (again, first))
     assert torch.equal(*weights)
+
+
+def test_a_second_fit_reads_the_trained_network(random):
+    """Of an ensemble each kernel regression reads the successor of its own network; one whose
+    network was not trained, since its best epoch is 0, stays with it."""
+    labels = some_labels(random)
+    model = start(regression("t", labels))
+    given = examples(model, labels)
+    kernels = [part for _ in range(2) for part in fitted(model, given).parts]
+    both = model.with_parts([*model.parts, *kernels], [0.2, 0.4, 0.4])
+    again = refit_kernels(both, given, TRAIN, {kernels[0].network: model.network})
+    assert [part.network for part in again.parts] == [model.network] * 2 + [kernels[1].network]
