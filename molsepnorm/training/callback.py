@@ -19,7 +19,7 @@ class EpochRecord:
     """One line of `history.csv`: a validation and the epochs since the previous one."""
 
     epoch: int
-    """Epochs finished; 1 after the first, 0 for the probe of fine-tuning."""
+    """Epochs finished; 0 in a run without epochs, whose model is the probe."""
     step: int
     """Optimiser steps taken so far."""
     lr: float

@@ -172,9 +172,9 @@ class FinetuneConfig(_Section):
 
     Training begins with the output weights of a linear regression. A kernel regression on
     embeddings, feature columns, molecule features and, where they help, fingerprint counts and
-    descriptors is validated as epoch 0 (see `molsepnorm.training.probe`). From epoch 1 on the model
-    is its mean with the trained network. At the end it is fitted to the embeddings of that network,
-    and the validation molecules choose the shares."""
+    descriptors is fitted as well (see `molsepnorm.training.probe`), and each epoch is validated as
+    its mean with the network. At the end it is fitted to the embeddings of the trained network, and
+    the validation molecules choose the shares."""
     body_lr: float = Field(1.0, gt=0, le=1)
     """Learning rate of the body as a fraction of optim.lr, the rate of the head."""
 

@@ -101,8 +101,9 @@ class Trainer:
             probe = probe or fit_kernel(model, self.examples, train, prepared.inputs)
         self.probe = probe
         if probe is not None:
-            parts = (*model.parts, *probe.to(self.device).parts)
-            model = model.with_parts(parts, (0.5, 0.5))
+            probe, run = probe.to(self.device), config.run
+            both = model.with_parts((*model.parts, *probe.parts), (0.5, 0.5))
+            model = both if run.length or run.budget else probe
         self.model = model
         self.objective = make_objective(config, model, self.examples)
         self.step = TrainStep(config, self.objective, world)
@@ -138,8 +139,7 @@ class Trainer:
         self.world.restore_random(random, run.seed, progress.step)
         self.set_epochs(progress.epochs)
         if progress.best_epoch is not None:
-            probe = None if progress.best_epoch else self.probe
-            self._set_best(probe or self.model, best)
+            self._set_best(best)
 
     def write(self, action: Callable[[RunFolder], None]) -> None:
         """Write a file in the first process; a run in memory writes none."""
@@ -159,14 +159,13 @@ class Trainer:
         self.save()
 
     def fit(self) -> bool:
-        """Train to the last epoch or until early stopping; return False if a callback stopped it. A
-        probe is validated as epoch 0."""
+        """Train to the last epoch or until early stopping; return False if a callback stopped it.
+        Without epochs the probe is validated as epoch 0."""
         progress, every = self.progress, self.config.run.validate_every
         stopped = False
-        if self.probe is not None and not progress.step and progress.best_epoch is None:
-            objective = make_objective(self.config, self.probe, self.examples).eval()
-            validated = objective.validate(self.dataset.splits["val"], self.world)
-            stopped = self._end_epoch(self.probe, objective, *validated)
+        if not progress.epochs and progress.best_epoch is None:
+            validated = self.objective.eval().validate(self.dataset.splits["val"], self.world)
+            stopped = self._end_epoch(*validated)
             self.save()
         while not self._finished() and not stopped:
             started = time.perf_counter()
@@ -182,7 +181,7 @@ class Trainer:
                 started = time.perf_counter()
                 validated = self.validate()
                 progress.seconds += time.perf_counter() - started
-                stopped = self._end_epoch(self.model, self.trained_objective(), *validated)
+                stopped = self._end_epoch(*validated)
             if validate or stopped:
                 self.save()
         return self._finished()
@@ -263,9 +262,7 @@ class Trainer:
         groups = self.config.run.max_groups
         estimate_statistics(network, (self.graphs.cut(share, groups) for share in shares))
 
-    def _end_epoch(
-        self, model: PropertyModel, objective: Objective, val_loss: float, scores: dict[str, float]
-    ) -> bool:
+    def _end_epoch(self, val_loss: float, scores: dict[str, float]) -> bool:
         """Keep the best model and write the history; return whether a callback stopped the run."""
         progress, started = self.progress, time.perf_counter()
         metric = self.model.task.chosen_by
@@ -288,8 +285,8 @@ class Trainer:
             progress.improved_epoch = progress.epoch
         if best:
             progress.best_epoch = progress.epoch
-            state = objective.state_dict().items()
-            kept = self._set_best(model, {name: value.cpu().clone() for name, value in state})
+            state = self.trained_objective().state_dict().items()
+            kept = self._set_best({name: value.cpu().clone() for name, value in state})
             self.write(lambda run: kept.save_pretrained(run.model))
         progress.history.append(record.line())
         self.write(lambda run: run.write_history(progress.history))
@@ -298,10 +295,10 @@ class Trainer:
         progress.loss_sum = progress.loss_count = progress.epoch_seconds = 0.0
         return self.world.any(bool(self.callback.on_epoch(record, progress.epochs)))
 
-    def _set_best(self, model: PropertyModel, state: dict[str, Tensor]) -> PropertyModel:
-        network = empty_network(model.network.config)
+    def _set_best(self, state: dict[str, Tensor]) -> PropertyModel:
+        network = empty_network(self.model.network.config)
         network.load_state_dict(tensors_under("network.", state))
-        self.best, self.best_state = model.with_network(network.eval()), state
+        self.best, self.best_state = self.model.with_network(network.eval()), state
         return self.best
 
 

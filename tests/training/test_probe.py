@@ -1,4 +1,4 @@
-"""Runs that begin with a probe: it is epoch 0, and part of the model from epoch 1 on."""
+"""Runs that begin with a probe: it is a part of the model, or without epochs the model."""
 
 from __future__ import annotations
 
@@ -12,10 +12,9 @@ from molsepnorm.model import PropertyModel
 from molsepnorm.model.parts import Inputs, KernelPart, NetworkPart, infer
 from molsepnorm.molecules.featurize.descriptors import COUNTS, FAST_DESCRIPTORS
 from molsepnorm.tasks import Loss
-from molsepnorm.training import Callback, load_config, train
+from molsepnorm.training import load_config, train
 from molsepnorm.training.completing import baseline
 from molsepnorm.training.inputs import with_inputs
-from molsepnorm.training.objectives.supervised import Supervised
 from molsepnorm.training.probe.kernel import kernel_regression
 from runs import outcome, rows_of, stop_at
 
@@ -27,23 +26,10 @@ def pretrained(trained) -> str:
     return str(trained(settings).folder)
 
 
-def later_is_better(plain):
-    """Return a validation like `plain` whose first loss is so high that epoch 0 is not the best."""
-    calls = []
-
-    def validate(self, *arguments):
-        calls.append(self)
-        loss, scores = plain(self, *arguments)
-        return loss + 99 * (len(calls) == 1), scores
-
-    return validate
-
-
 @pytest.fixture
 def none_is_worse(monkeypatch):
-    """No part counts as worse than the trivial baseline, and later epochs as better."""
+    """No part counts as worse than the trivial baseline."""
     monkeypatch.setattr(baseline, "_errors", lambda task, *_: np.zeros(len(task.targets)))
-    monkeypatch.setattr(Supervised, "validate", later_is_better(Supervised.validate))
 
 
 def predictions_of_parts(model, config):
@@ -53,43 +39,6 @@ def predictions_of_parts(model, config):
     alone = [model.with_parts([part], [1.0]) for part in model.parts]
     found = [each.predict(inputs, val).values for each in alone]
     return dataset, list(map(torch.from_numpy, found))
-
-
-@pytest.mark.claim(
-    "The probe is epoch 0: it is the model if no epoch is as good, and a stopped run resumes "
-    "bit for bit."
-)
-def test_epoch_zero_is_kept_until_an_epoch_is_as_good(configure, pretrained, tmp_path, monkeypatch):
-    """The history has a row of it, without a loss of training; the scores are of the kept model."""
-    from molsepnorm.predict import Predictor
-    from molsepnorm.training.loop import Trainer
-
-    plain = Trainer.validate
-    for name, score, best in (("worse", 99.0, 0), ("better", 1e-9, 2)):
-
-        def validate(self, score=score):
-            loss, scores = plain(self)
-            return loss, {**scores, "rmse": score}
-
-        with monkeypatch.context() as patch:
-            patch.setattr(Trainer, "validate", validate)
-            settings = {"finetune.start": pretrained, "run.metric": "rmse", "run.epochs": 2}
-            result = train(configure(settings), tmp_path / name)
-        history = rows_of(tmp_path / name / "history.csv")
-        assert [row["epoch"] for row in history] == ["0", "1", "2"]
-        assert [row["train_loss"] == "" for row in history] == [True, False, False]
-        assert [row["best"] for row in history] == (
-            ["1", "0", "0"] if best == 0 else ["1", "1", "1"]
-        )
-        assert result.metrics["best_epoch"] == best
-        model = PropertyModel.from_pretrained(tmp_path / name)
-        assert isinstance(model.parts[0], KernelPart if best == 0 else NetworkPart)
-        if best == 0:
-            assert result.metrics["val"]["rmse"] == pytest.approx(float(history[0]["val_rmse"]))
-        rows = rows_of(tmp_path / name / "predictions_test.csv")
-        predicted = Predictor(model).predict([row["smiles"] for row in rows])
-        found = [each.values["y"] for each in predicted]
-        assert found == pytest.approx([float(row["y_pred"]) for row in rows], rel=1e-5)
 
 
 def test_the_model_is_the_mean_of_probe_and_network(
@@ -119,7 +68,7 @@ def test_the_model_is_the_mean_of_probe_and_network(
     squares = errors[~errors.isnan()] ** 2
     cross = -(labels[:, 1] * chance.log() + (1 - labels[:, 1]) * (1 - chance).log())
     loss = torch.cat([squares, cross[~cross.isnan()]]).mean()
-    best = rows_of(tmp_path / "run" / "history.csv")[result.metrics["best_epoch"]]
+    best = rows_of(tmp_path / "run" / "history.csv")[result.metrics["best_epoch"] - 1]
     assert float(best["val_loss"]) == pytest.approx(float(loss), rel=1e-4)
     rmse = ((value - labels[:, 0])[~labels[:, 0].isnan()] ** 2).mean() ** 0.5
     assert float(best["val_rmse"]) == pytest.approx(float(rmse), rel=1e-4)
@@ -159,22 +108,18 @@ def test_validation_chooses_the_share_of_the_network(
     assert result.metrics["network_share"] == np.mean(shares)
 
 
+@pytest.mark.claim("A stopped run with a probe resumes bit for bit.")
 def test_a_stopped_run_resumes_exactly_after_the_probe(configure, trained, pretrained, tmp_path):
-    """At epoch 0, in epoch 1, while epoch 0 is the best, and later."""
-
-    class Stop(Callback):
-        def on_epoch(self, record, epochs):
-            return record.epoch == 0
-
+    """In epoch 1 and later."""
     settings = {"finetune.start": pretrained}
     whole = outcome(trained(settings).folder)
-    for number, stop in enumerate((Stop(), stop_at(2), stop_at(4))):
+    for number, stop in enumerate((stop_at(2), stop_at(4))):
         parts = tmp_path / f"{number}"
         stopped = train(configure(settings), parts, callback=stop)
-        assert not stopped.finished and stopped.model is not None
+        assert not stopped.finished and (stopped.model is not None) == (number == 1)
         assert train(None, parts, resume=True).finished
         assert outcome(parts) == whole
-    assert [row["epoch"] for row in rows_of(parts / "history.csv")] == list("0123")
+    assert [row["epoch"] for row in rows_of(parts / "history.csv")] == list("123")
 
 
 def test_no_epochs_give_the_probe_alone(trained, pretrained):
@@ -220,7 +165,7 @@ def test_a_model_with_a_kernel_head_is_a_start(
         settings = {"finetune.start": str(start.folder), "data.targets": [target]}
         config = configure({**settings, "run.epochs": 1})
         train(config, tmp_path / target)
-        assert len(rows_of(tmp_path / target / "history.csv")) == 2
+        assert len(rows_of(tmp_path / target / "history.csv")) == 1
 
 
 @pytest.mark.parametrize(

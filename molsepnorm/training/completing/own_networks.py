@@ -56,8 +56,8 @@ def with_own_networks(
         if config.run.own_networks:
             callback.on_warning(
                 "No target has a network of its own, since that needs a table with several targets "
-                f"and {_LABELS} training labels, a pre-trained network that improves the "
-                "validation score, and no --budget."
+                f"and {_LABELS} training labels, a pre-trained network, at least one epoch, and no "
+                "--budget."
             )
         return WithOwn(model, {})
     place = model.parts.index(common)
@@ -74,14 +74,13 @@ def with_own_networks(
         if trained is None:
             return None
         assert trained.best is not None
-        network, share = trained.best.to(trained.device).network_part, 0.0
-        if network is not None:
-            models = (own.with_parts([each], [1.0]) for each in (network, common))
-            ours, others = (each.predict(examples.inputs, val).values for each in models)
-            shares = best_shares(task, others, ours, dataset, OF_OWN_NETWORK)
-            share = float(shares[number])
+        network = trained.best.to(trained.device).network_part
+        assert network is not None
+        models = (own.with_parts([each], [1.0]) for each in (network, common))
+        ours, others = (each.predict(examples.inputs, val).values for each in models)
+        share = float(best_shares(task, others, ours, dataset, OF_OWN_NETWORK)[number])
         about[name] = OwnNetwork(share=share, best_epoch=trained.progress.best_epoch or 0)
-        if network is not None and share:
+        if share:
             row = np.zeros(len(model.task.names))
             row[number] = share * weights[place, number]
             weights = np.vstack([weights, row])

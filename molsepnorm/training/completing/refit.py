@@ -59,20 +59,15 @@ def refit_networks(
 
     A network starts from the weights that it had before its first fit, those of `kernel` (see
     `kernel_of_start`), and trains with its seed up to its best epoch, which `fits` has for each
-    network. The result is None if a callback stopped a fit.
-
-    Networks are not trained again if `run.refit` is off, there is no such kernel regression, or
-    they have no weight in the mean.
+    network. The result is None if a callback stopped a fit, and the model itself if `run.refit` is
+    off, or there is no network or no such kernel regression.
     """
-    if kernel is None or not config.run.refit:
+    if kernel is None or not fits or not config.run.refit:
         return model
     assert examples.dataset is not None
-    weights = dict[Part, np.ndarray](zip(model.parts, model.weights, strict=True))
     networks = [part for part in model.parts if isinstance(part, NetworkPart)]
     again = dict[Part, Part]()
     for part, fit in zip(networks, fits, strict=True):
-        if not weights[part].any():
-            continue
         dataset = of_target(examples.dataset, fit.target)
         dataset = replace(dataset, splits={**dataset.splits, "train": refit_rows(dataset.splits)})
         network = from_start(
@@ -82,8 +77,6 @@ def refit_networks(
         if network is None:
             return None
         again[part] = NetworkPart(network, part.reads)
-    if not again:
-        return model
     return model.with_parts([again.get(part, part) for part in model.parts], model.weights)
 
 

@@ -46,7 +46,7 @@ class OwnNetwork(_Record):
     """A network of one target, beside the common network of all targets."""
 
     share: float  # in the mean with the common network; of an ensemble the mean over the members
-    best_epoch: int = 0  # 0 if the kernel regression alone was better, and for an ensemble
+    best_epoch: int = 0  # 0 for an ensemble
 
 
 class _Coverage(_Record):

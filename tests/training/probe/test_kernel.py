@@ -266,8 +266,8 @@ def test_a_second_fit_keeps_the_weights_of_columns(random):
 
 
 def test_a_second_fit_reads_the_trained_network(random):
-    """Of an ensemble each kernel regression reads the successor of its own network; one whose
-    network was not trained, since its best epoch is 0, stays with it."""
+    """Of an ensemble each kernel regression reads the successor of its own network, if there is
+    one."""
     labels = some_labels(random)
     model = start(regression("t", labels))
     given = examples(model, labels)
