@@ -22,8 +22,14 @@ from table import difference, figure, line, mean_sd  # noqa: E402
 PAGE = HERE.parent / "docs" / "benchmarks.md"
 Run = dict[str, Any]
 
-_TITLES = ("ESOL", "FreeSolv", "BACE pIC50", "BACE class", "Tox21", "molhiv")
-_SETS = dict(zip(SETS, _TITLES, strict=True))
+_SETS = {
+    "esol": "ESOL",
+    "freesolv": "FreeSolv",
+    "bace-pic50": "BACE pIC50",
+    "bace-class": "BACE class",
+    "tox21": "Tox21",
+    "molhiv": "molhiv",
+}
 _RIVALS = {
     "default": "molsepnorm",
     "chemprop": "chemprop",

@@ -1,4 +1,7 @@
-"""The sets, their targets and splits, and the score that every method gets."""
+"""The sets, their targets and splits, and the score that every method gets.
+
+MoleculeACE's tables (see official/run.py) are in the folder `moleculeace` of the data sets.
+"""
 
 from __future__ import annotations
 
@@ -10,17 +13,21 @@ import numpy as np
 import pandas as pd
 from environment import data_folder
 
+from molsepnorm.data.datasets.config import DataConfig
+from molsepnorm.data.datasets.splitters import draw_splits
+
 __all__ = ["SETS", "SPLITS_COLUMN", "Set", "readable_rows", "score"]
 
 SPLITS_COLUMN = "scaffold_split"
 
 
 class Set(NamedTuple):
-    """A file of MoleculeNet and its targets."""
+    """A table in the folder of the data sets, and its targets."""
 
     file: str
     kind: Literal["regression", "classification"]
-    targets: tuple[str, ...]
+    targets: tuple[str, ...] = ("y",)
+    of_clusters: bool = False  # whether the splits are of clusters of similar molecules, drawn here
 
     @property
     def metric(self) -> str:
@@ -32,12 +39,17 @@ _TOX21 = (
     *("SR-ARE", "SR-ATAD5", "SR-HSE", "SR-MMP", "SR-p53"),
 )
 SETS = {
-    "esol": Set("esol.csv", "regression", ("log_solubility",)),
-    "freesolv": Set("freesolv.csv", "regression", ("expt",)),
-    "bace-pic50": Set("bace.csv", "regression", ("pIC50",)),
-    "bace-class": Set("bace.csv", "classification", ("Class",)),
-    "tox21": Set("tox21.csv", "classification", _TOX21),
-    "molhiv": Set("molhiv.csv", "classification", ("HIV_active",)),
+    "esol": Set("moleculenet/esol.csv", "regression", ("log_solubility",)),
+    "freesolv": Set("moleculenet/freesolv.csv", "regression", ("expt",)),
+    "bace-pic50": Set("moleculenet/bace.csv", "regression", ("pIC50",)),
+    "bace-class": Set("moleculenet/bace.csv", "classification", ("Class",)),
+    "tox21": Set("moleculenet/tox21.csv", "classification", _TOX21),
+    "molhiv": Set("ogbg_molhiv", "classification", ("HIV_active",)),
+    "lipo-clusters": Set("moleculenet/lipo.csv", "regression", ("exp",), of_clusters=True),
+    "ld50-clusters": Set("tdc/ld50_zhu.csv", "regression", of_clusters=True),
+    "ames-clusters": Set("tdc/ames.csv", "classification", of_clusters=True),
+    "CHEMBL204-clusters": Set("moleculeace/CHEMBL204_Ki.csv", "regression", of_clusters=True),
+    "CHEMBL214-clusters": Set("moleculeace/CHEMBL214_Ki.csv", "regression", of_clusters=True),
 }
 
 
@@ -48,14 +60,17 @@ def readable_rows(chosen: Set) -> pd.DataFrame:
     """
     from rdkit import Chem, rdBase
 
-    if chosen.file == "molhiv.csv":
-        rows = _molhiv(data_folder() / "ogbg_molhiv")
-    else:
-        rows = pd.read_csv(data_folder() / "moleculenet" / chosen.file)
+    path = data_folder() / chosen.file
+    rows = _molhiv(path) if path.is_dir() else pd.read_csv(path)
     rows["smiles"] = rows["smiles"].str.strip()
     with rdBase.BlockLogs():
         readable = [Chem.MolFromSmiles(smiles) is not None for smiles in rows["smiles"]]
-    return rows.loc[readable, ["smiles", *chosen.targets, SPLITS_COLUMN]].reset_index(drop=True)
+    rows = rows[readable].reset_index(drop=True)
+    if chosen.of_clusters:
+        every, config = np.arange(len(rows)), DataConfig(table=path, split_type="butina")
+        for part, graphs in draw_splits(config, every, every, rows["smiles"], path).items():
+            rows.loc[graphs, SPLITS_COLUMN] = part
+    return rows[["smiles", *chosen.targets, SPLITS_COLUMN]]
 
 
 def _molhiv(folder: Path) -> pd.DataFrame:
