@@ -48,7 +48,7 @@ def test_the_page_on_the_library(
     )
     monkeypatch.setitem(sys.modules, "mlflow", tracker)
     printed = run_examples("docs/library.md", namespace)
-    assert [{"val_loss", "mae"} <= {*each} for each in logged] == [True] * 3 + [False]
+    assert [{"val_loss", "mae"} <= {*each} for each in logged] == [True] * 2 + [False]
     assert logged[-1].keys() == {"test_mae"}
     assert len(printed) > 6
     assert "not a molecule None " in "".join(printed)
