@@ -25,7 +25,7 @@ TINY = {
     "optim.ema": 0.9,
     "run.epochs": 3,
     "run.batch_size": 8,
-    "run.refit": False,  # the kept model is that of the best epoch; test_refit.py has it on
+    "run.refit": False,  # the model is that of the last epoch; test_refit.py has it on
 }
 """Settings of a run of a second: of 24 training molecules, three steps are an epoch."""
 

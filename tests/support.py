@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -39,11 +38,6 @@ SMALL = {
     "outputs": 2,
 }
 """Settings of a `GraphormerConfig`, with degrees, distances and paths that molecules exceed."""
-
-
-def kept(errors: Sequence[float]) -> int:
-    """The index of the epoch that is kept of those with these validation errors."""
-    return max(i for i, error in enumerate(errors) if error <= 1.005 * min(errors[: i + 1]))
 
 
 def far_from_initial(config: GraphormerConfig) -> Graphormer:

@@ -135,8 +135,6 @@ class TrainingDisplay(_Display):
             self._describe(config, dataset, model, ensemble or folder)
         text = bars.TextColumn("{task.fields[text]}", markup=False)
         self._open(self._epochs, bars.BarColumn(), text, bars.TimeElapsedColumn())
-        if self._live is None and not is_further_member:
-            self.console.print(f"* marks the best epoch so far by validation {self._metric}")
 
     def _describe(
         self, config: TrainConfig, dataset: Dataset, model: PropertyModel, folder: Path | None
@@ -202,8 +200,7 @@ class TrainingDisplay(_Display):
             self._last_printed = record.epoch
             speed = self._speed(record.graphs_per_second, record.epoch) if record.step else ""
             self.console.print(
-                f"epoch {record.epoch}/{epochs}{_loss(record.train_loss)}{self._score}"
-                f"{' *' if record.best else ''}{speed}"
+                f"epoch {record.epoch}/{epochs}{_loss(record.train_loss)}{self._score}{speed}"
             )
 
     def _speed(self, rate: float, position: float) -> str:
@@ -225,7 +222,7 @@ class TrainingDisplay(_Display):
             if not self.quiet:
                 name = headline(metrics.chosen_by, metrics.val)
                 self.console.print(
-                    f"Member {folder.name}: best epoch {metrics.best_epoch} of {metrics.epochs}, "
+                    f"Member {folder.name}: epoch {metrics.kept_epoch} of {metrics.epochs}, "
                     f"validation {name} {significant(metrics.val[name])}"
                 )
             return
@@ -251,8 +248,7 @@ class TrainingDisplay(_Display):
 
     def _print_scores(self, metrics: Metrics) -> None:
         if not self.quiet:
-            made = f"Best epoch: {metrics.best_epoch} of {metrics.epochs}, by validation "
-            made += metrics.chosen_by
+            made = f"Kept epoch: {metrics.kept_epoch} of {metrics.epochs}"
             if metrics.members:
                 made = f"Mean of {len(metrics.members)} models"
             self.console.print(f"{made}. Time: {_clock(metrics.seconds)}")

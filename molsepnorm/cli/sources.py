@@ -246,14 +246,10 @@ def announce_unfinished(folder: Path) -> None:
     try:
         with open(history, newline="", encoding="utf-8") as file:
             lines = list(csv.DictReader(file))
-        best = max(int(line["epoch"]) for line in lines if line["best"] == "1")
+        kept = max(int(line["epoch"]) for line in lines if line["kept"] == "1")
     except (OSError, ValueError, KeyError, csv.Error):  # the model itself is checked when it loads
         return
-    say(
-        f"The run {run} is not finished: its model is that of epoch {best}, the best of the "
-        f"{counted(len(lines), 'epoch')} so far",
-        err=True,
-    )
+    say(f"The run {run} is not finished: its model is that of epoch {kept}", err=True)
 
 
 def refuse_repeated(folders: Sequence[Path]) -> None:

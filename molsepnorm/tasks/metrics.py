@@ -58,11 +58,6 @@ class Metric:
             return True
         return score > than if self.higher_is_better else score < than
 
-    def close(self, score: float, to: float | None) -> bool:
-        """Return whether an error is at most half a per cent above `to`; False if higher is
-        better."""
-        return not self.higher_is_better and to is not None and score <= (1 + _CLOSE) * to
-
 
 def _mean(values: np.ndarray) -> Weighted:
     return lambda weights: values @ weights / weights.sum(axis=0)
@@ -255,7 +250,6 @@ class _Confusion:
         return self.true @ weights, self.chosen @ weights, (self.true * self.chosen) @ weights
 
 
-_CLOSE = 5e-3
 _CLASSES: tuple[Kind, ...] = ("binary", "multiclass")
 
 METRICS = {

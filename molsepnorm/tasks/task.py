@@ -1,4 +1,4 @@
-"""`Task`: the targets of a model, and the metric that selects the best epoch."""
+"""`Task`: the targets of a model, and the metric that compares epochs."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _METRIC_OF_LOSS = {"l1": "mae", "mse": "rmse"}
 
 @dataclass(frozen=True)
 class Task:
-    """T targets, and the metric that selects the best epoch. It is a `ConfigError` if the metric
+    """T targets, and the metric that compares epochs. It is a `ConfigError` if the metric
     is unknown or for other targets, or two targets have the same name or column of predictions."""
 
     __pydantic_config__ = {"extra": "forbid"}  # noqa: RUF012 - used when a model folder is read

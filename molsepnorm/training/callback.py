@@ -32,11 +32,11 @@ class EpochRecord:
     seconds: float
     """Time of the steps in these epochs, without validation."""
     graphs_per_second: float
-    best: bool
-    """True if this model is the best so far."""
+    kept: bool
+    """True if this model is kept: always, or with `run.patience` if it is the best so far."""
 
     def line(self) -> dict[str, Any]:
-        line = {**vars(self), "best": int(self.best)}
+        line = {**vars(self), "kept": int(self.kept)}
         line["train_loss"] = None if math.isnan(self.train_loss) else self.train_loss
         return line | {f"val_{name}": score for name, score in line.pop("scores").items()}
 
@@ -50,7 +50,7 @@ class TrainingResult:
     finished: bool
     """False if a callback stopped the run before its last epoch; `resume=True` continues it."""
     model: PropertyModel | None
-    """The best model by validation; None if no epoch ended."""
+    """The kept model; None if no epoch ended."""
     metrics: dict[str, Any]
     """The content of `metrics.json`; empty if the run is not finished or not scored."""
 

@@ -72,8 +72,8 @@ class Trainer:
     """Trains the network of a prepared model in place.
 
     `progress`, the objective's tensors, the optimiser, the weight average and torch's random
-    generators determine the next step. A checkpoint holds exactly these. Without a folder, the best
-    model stays in memory.
+    generators determine the next step. A checkpoint holds exactly these. The model of the last
+    validation is kept, or with `run.patience` the best one; without a folder, in memory alone.
     """
 
     def __init__(
@@ -109,8 +109,8 @@ class Trainer:
         self.step = TrainStep(config, self.objective, world)
         torch.set_num_threads(threads_of(config.run.threads))
         self.progress = Progress()
-        self.best: PropertyModel | None = None  # on the CPU
-        self.best_state: dict[str, Tensor] = {}  # of its objective
+        self.kept: PropertyModel | None = None  # on the CPU
+        self.kept_state: dict[str, Tensor] = {}  # of its objective
         self.set_epochs(config.run.length)
         # reading the loss would make a GPU wait, and several processes exchange it for each step
         self._reads_losses = self.device.type == "cpu" and world.size == 1
@@ -123,7 +123,7 @@ class Trainer:
     def resume(self, folder: RunFolder) -> None:
         """Continue from the checkpoint."""
         run = self.config.run
-        progress, random, best = checkpoint.load_checkpoint(
+        progress, random, kept = checkpoint.load_checkpoint(
             folder.checkpoint, self.objective, self.step.optimizer, self.step.average
         )
         self.progress = progress
@@ -138,8 +138,8 @@ class Trainer:
             self.world.on_main_process(lambda: folder.write_history(progress.history))
         self.world.restore_random(random, run.seed, progress.step)
         self.set_epochs(progress.epochs)
-        if progress.best_epoch is not None:
-            self._set_best(best)
+        if progress.kept_epoch is not None:
+            self._keep(kept)
 
     def write(self, action: Callable[[RunFolder], None]) -> None:
         """Write a file in the first process; a run in memory writes none."""
@@ -147,8 +147,8 @@ class Trainer:
             self.world.on_main_process(lambda: action(folder))
 
     def save(self) -> None:
-        step, random, best = self.step, self.world.random_states(), self.best_state
-        parts = (self.progress, self.objective, step.optimizer, step.average, random, best)
+        step, random, kept = self.step, self.world.random_states(), self.kept_state
+        parts = (self.progress, self.objective, step.optimizer, step.average, random, kept)
         self.write(lambda run: checkpoint.save_checkpoint(run.checkpoint, *parts))
 
     def start(self) -> None:
@@ -163,7 +163,7 @@ class Trainer:
         Without epochs the probe is validated as epoch 0."""
         progress, every = self.progress, self.config.run.validate_every
         stopped = False
-        if not progress.epochs and progress.best_epoch is None:
+        if not progress.epochs and progress.kept_epoch is None:
             validated = self.objective.eval().validate(self.dataset.splits["val"], self.world)
             stopped = self._end_epoch(*validated)
             self.save()
@@ -263,12 +263,12 @@ class Trainer:
         estimate_statistics(network, (self.graphs.cut(share, groups) for share in shares))
 
     def _end_epoch(self, val_loss: float, scores: dict[str, float]) -> bool:
-        """Keep the best model and write the history; return whether a callback stopped the run."""
+        """Keep the model and write the history; return whether a callback stopped the run."""
         progress, started = self.progress, time.perf_counter()
         metric = self.model.task.chosen_by
         score = val_loss if metric.name == "loss" else scores[metric.name]
         improved = metric.better(score, progress.best_score)
-        best = improved or metric.close(score, progress.best_score)
+        kept = improved or self.config.run.patience is None
         record = EpochRecord(
             epoch=progress.epoch,
             step=progress.step,
@@ -278,16 +278,16 @@ class Trainer:
             scores=scores,
             seconds=progress.epoch_seconds,
             graphs_per_second=progress.graphs / max(progress.epoch_seconds, TINY),
-            best=best,
+            kept=kept,
         )
         if improved:
             progress.best_score = None if math.isnan(score) else score
             progress.improved_epoch = progress.epoch
-        if best:
-            progress.best_epoch = progress.epoch
+        if kept:
+            progress.kept_epoch = progress.epoch
             state = self.trained_objective().state_dict().items()
-            kept = self._set_best({name: value.cpu().clone() for name, value in state})
-            self.write(lambda run: kept.save_pretrained(run.model))
+            model = self._keep({name: value.cpu().clone() for name, value in state})
+            self.write(lambda run: model.save_pretrained(run.model))
         progress.history.append(record.line())
         self.write(lambda run: run.write_history(progress.history))
         progress.seconds += progress.epoch_seconds + time.perf_counter() - started
@@ -295,11 +295,11 @@ class Trainer:
         progress.loss_sum = progress.loss_count = progress.epoch_seconds = 0.0
         return self.world.any(bool(self.callback.on_epoch(record, progress.epochs)))
 
-    def _set_best(self, state: dict[str, Tensor]) -> PropertyModel:
+    def _keep(self, state: dict[str, Tensor]) -> PropertyModel:
         network = empty_network(self.model.network.config)
         network.load_state_dict(tensors_under("network.", state))
-        self.best, self.best_state = self.model.with_network(network.eval()), state
-        return self.best
+        self.kept, self.kept_state = self.model.with_network(network.eval()), state
+        return self.kept
 
 
 _WARM_UPS, _STEPS = 3, 100

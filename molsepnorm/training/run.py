@@ -60,7 +60,7 @@ def train(
     resume: bool = False,
     callback: Callback | Iterable[Callback] | None = None,
 ) -> TrainingResult:
-    """Load the configured data, train a model and score the best one once on the test split.
+    """Load the configured data, train a model and score it once on the test split.
 
     If `run.ensemble` is above 1, that number of models is trained and joined.
 
@@ -210,11 +210,11 @@ def _train(
 
 def _end(trainer: Trainer, path: Path | None, finished: bool) -> TrainingResult:
     run, dataset, world = trainer.folder, trainer.dataset, trainer.world
-    if trainer.best is None:
+    if trainer.kept is None:
         return TrainingResult(path, finished, None, {})
     metrics = world.on_main_process(lambda: _complete(trainer)) if finished else None
     if run is None:
-        model = world.on_main_process(lambda: trainer.best)
+        model = world.on_main_process(lambda: trainer.kept)
     else:
         model = _published(run, trainer.config, dataset, metrics, world, trainer.callback)
     scores = metrics.to_json() if metrics is not None and dataset.has_test else {}
@@ -222,42 +222,42 @@ def _end(trainer: Trainer, path: Path | None, finished: bool) -> TrainingResult:
 
 
 def _complete(trainer: Trainer) -> Metrics | None:
-    """Complete, score and write the best model; return None if a callback stopped it."""
+    """Complete, score and write the kept model; return None if a callback stopped it."""
     config, progress, examples = trainer.config, trainer.progress, trainer.examples
     loaded, callback = trainer.prepared.loaded, trainer.callback
-    assert trainer.best is not None
+    assert trainer.kept is not None
     if trainer.folder is not None and (done := trainer.folder.finished_metrics()) is not None:
         return done
-    chosen, own = trainer.best.to(trainer.device), dict[str, OwnNetwork]()
+    chosen, own = trainer.kept.to(trainer.device), dict[str, OwnNetwork]()
     if config.objective.name == SUPERVISED:
         kernel = kernel_of_start(config, trainer.model, loaded)
         added = with_own_networks(config, chosen, kernel, examples, callback)
         if added is None:
             return None
         chosen, own = added.model, added.about
-        if progress.best_epoch:
+        if progress.kept_epoch:
             trained = dict.fromkeys(networks_of(chosen.parts), chosen.network)
             chosen = refit_kernels(chosen, examples, trainer.dataset.splits["train"], trained)
         chosen = with_network_share(chosen, examples)
-        fits = fits_of(chosen, config.run.seed, progress.best_epoch, own)
+        fits = fits_of(chosen, config.run.seed, progress.kept_epoch, own)
         completed = complete(config, chosen, kernel, examples, fits, callback)
         if completed is None:
             return None
     else:
         objective = make_objective(config, chosen, examples).eval()
-        objective.load_state_dict(trainer.best_state)
+        objective.load_state_dict(trainer.kept_state)
         scores = {}
         for split in ("val", "test"):
             loss, more = objective.validate(trainer.dataset.splits[split], DistributedContext())
             scores[split] = json_scores({"loss": loss, **more})
         completed = Completed(chosen.to("cpu"), Predictions(), scores)
-    trainer.best = completed.model
+    trainer.kept = completed.model
     return _write(
         trainer.folder,
         config,
         trainer.dataset,
         completed,
-        best_epoch=progress.best_epoch,
+        kept_epoch=progress.kept_epoch,
         epochs=progress.epoch,
         steps=progress.step,
         seconds=round(progress.seconds, 1),
@@ -299,7 +299,7 @@ def _published(
     world: DistributedContext,
     callback: Callback,
 ) -> PropertyModel:
-    model = run.best()
+    model = run.kept()
     card = model_card(model, config, dataset, metrics)
     world.on_main_process(lambda: run.write_card(card))
     if metrics is not None and metrics.test:
@@ -378,7 +378,7 @@ def _train_ensemble(
                 return replace(result, folder=run.path, metrics={})
         metrics = folder.finished_metrics()
         assert metrics is not None
-        members.append((folder.best(), metrics))
+        members.append((folder.kept(), metrics))
         auxiliary = folder.auxiliary(len(dataset.store))
     dataset = replace(dataset, predicted=folders[0].auxiliary(len(dataset.store)).predicted)
     kernel = kernel_of_start(config, folders[0].start(), folders[0].loaded_weights())
@@ -414,7 +414,7 @@ def _join(
     fits = [
         fit
         for model, about in members
-        for fit in fits_of(model, about.seed, about.best_epoch, about.own_networks)
+        for fit in fits_of(model, about.seed, about.kept_epoch, about.own_networks)
     ]
     completed = complete(config, joined.to(device), kernel, examples, fits, callback)
     if completed is None:
@@ -430,7 +430,7 @@ def _join(
         config,
         dataset,
         completed,
-        best_epoch=None,
+        kept_epoch=None,
         epochs=runs[0].epochs,
         steps=sum(metrics.steps for metrics in runs),
         seconds=round(sum(metrics.seconds for metrics in runs), 1),
@@ -441,7 +441,7 @@ def _join(
             name: OwnNetwork(share=sum(of_members) / len(runs)) for name, of_members in own.items()
         },
         members=[
-            metrics.model_dump(mode="json", include={"seed", "best_epoch", "val", "test"})
+            metrics.model_dump(mode="json", include={"seed", "kept_epoch", "val", "test"})
             for metrics in runs
         ],
     )

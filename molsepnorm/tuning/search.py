@@ -138,7 +138,7 @@ def train_best(
             "added. Rename it and repeat the command, which then trains the best configuration"
         )
     if (metrics := run.complete_metrics()) is not None:
-        return TrainingResult(run.path, True, run.best(), metrics.to_json())
+        return TrainingResult(run.path, True, run.kept(), metrics.to_json())
     return course.train(None if begun else best, run.path, resume=begun, callback=callback)
 
 
@@ -149,25 +149,25 @@ class _Watch(Callback):
         self.scores: list[float] = []
         self.behind = False
         self._trial, self._metric, self._splits = trial, metric, splits
-        self._best, self._mark = math.nan, 0
+        self._kept, self._mark = math.nan, 0
 
     def on_epoch(self, record: EpochRecord, epochs: int) -> bool:
-        if record.best:
-            self._best = {"loss": record.val_loss, **record.scores}[self._metric]
+        if record.kept:
+            self._kept = {"loss": record.val_loss, **record.scores}[self._metric]
         mark = _MARKS * record.epoch // max(epochs, 1)
         step = len(self.scores) * _MARKS + mark
-        if mark > self._mark and step < self._splits * _MARKS and math.isfinite(self._best):
+        if mark > self._mark and step < self._splits * _MARKS and math.isfinite(self._kept):
             self._mark = mark
-            self._trial.report(float(np.mean([*self.scores, self._best])), step)
+            self._trial.report(float(np.mean([*self.scores, self._kept])), step)
             self.behind = self._trial.should_prune()
         return self.behind
 
     def end_split(self) -> bool:
-        """Keep the score of the best epoch of this split; return False if it is undefined."""
-        best, self._best, self._mark = self._best, math.nan, 0
-        if math.isfinite(best):
-            self.scores.append(best)
-        return math.isfinite(best)
+        """Keep the score of the kept epoch of this split; return False if it is undefined."""
+        kept, self._kept, self._mark = self._kept, math.nan, 0
+        if math.isfinite(kept):
+            self.scores.append(kept)
+        return math.isfinite(kept)
 
 
 def check_search(config: TrainConfig, trials: int | None, budget: str | None) -> float:

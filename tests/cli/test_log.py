@@ -94,7 +94,7 @@ def test_an_ensemble_has_one_log(ok, tiny, write_table, tmp_path):
         assert log.count(part) == 1
     for number in (1, 2):
         member = json.loads((tmp_path / f"run/members/{number}/metrics.json").read_text())
-        line = f"Member {number}: best epoch {member['best_epoch']} of 2, validation rmse "
+        line = f"Member {number}: epoch {member['kept_epoch']} of 2, validation rmse "
         assert f"\n{line}{significant(member['val']['rmse'])}\n" in log
     assert "Folder: " + str(tmp_path / "run") + "\n" in log
     assert not list((tmp_path / "run" / "members").rglob("log.txt"))

@@ -95,7 +95,7 @@ def test_a_resumed_run_and_an_ensemble_need_the_table_once(configure, settings, 
     assert joined is not None
     (one,) = PropertyModel.from_pretrained(tmp_path / "whole").auxiliary
     smiles = ["CCCO", "CCc1ccccc1"]
-    alone = [Predictor(RunFolder(tmp_path / "both" / "members" / n).best()) for n in "12"]
+    alone = [Predictor(RunFolder(tmp_path / "both" / "members" / n).kept()) for n in "12"]
     mean = np.mean([each.to_frame(smiles)["y_pred"] for each in alone], axis=0)
     assert Predictor(joined).to_frame(smiles)["y_pred"].to_numpy() == pytest.approx(mean, abs=1e-4)
     write_screen(tmp_path / "screen.csv", frozenset({"CCCCCCCO"}))

@@ -1,4 +1,4 @@
-"""The metric that selects the best epoch: the default, the configured one, or the loss."""
+"""The metric by which early stopping chooses: the default, the configured one, or the loss."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 from molsepnorm.model import PropertyModel
 from molsepnorm.training import train
 from runs import rows_of, split_rows
-from support import Recorder, kept
+from support import Recorder
 
 COLUMNS = {
     "y": [0.5, 2, -1.5, 3, 1, -0.2, 0.7],
@@ -29,19 +29,20 @@ COLUMNS = {
         (["y", "a", "c"], "mcc", "mcc"),
     ],
 )
-def test_the_best_epoch_has_the_best_value_of_the_metric(
+def test_the_kept_epoch_has_the_best_value_of_the_metric(
     with_columns, tmp_path, targets, metric, wanted
 ):
     """The scores and the model folder belong to it."""
     settings = {"data.targets": targets, "data.split": [0.5, 0.3, 0.2], "optim.lr": 5e-3}
-    config = with_columns(COLUMNS, {**settings, "run.metric": metric})
+    settings |= {"run.metric": metric, "run.patience": 9}
+    config = with_columns(COLUMNS, settings)
     result = train(config, tmp_path / "run")
     assert result.metrics["chosen_by"] == wanted
     assert PropertyModel.from_pretrained(tmp_path / "run").task.metric == wanted
     scores = [float(row[f"val_{wanted}"]) for row in rows_of(tmp_path / "run" / "history.csv")]
     higher = wanted in ("r2", "roc_auc", "accuracy", "mcc")
-    chosen = scores.index(max(scores)) if higher else kept(scores)
-    assert result.metrics["best_epoch"] == chosen + 1
+    chosen = scores.index(max(scores) if higher else min(scores))
+    assert result.metrics["kept_epoch"] == chosen + 1
     if wanted != "loss":
         best = pytest.approx(scores[chosen], rel=1e-5, abs=1e-7)
         assert result.metrics["val"][wanted] == best
@@ -84,13 +85,14 @@ def test_the_loss_selects_if_the_metric_is_undefined_on_validation(
     cells = [*(COLUMNS[target] * 2)[:8], *validation, COLUMNS[target][1]]
     columns = {target: cells, "part": parts}
     settings = {"data.targets": [target], "data.splits_column": "part", "run.metric": metric}
+    settings["run.patience"] = 9
     seen = Recorder()
     result = train(with_columns(columns, settings), tmp_path / "run", callback=seen)
     start = f"{label} is undefined on the validation molecules (too"
     assert any(remark.startswith(start) for remark in seen.dataset.warnings)
     assert result.metrics["chosen_by"] == "loss"
     losses = [float(row["val_loss"]) for row in rows_of(tmp_path / "run" / "history.csv")]
-    assert result.metrics["best_epoch"] == kept(losses) + 1
+    assert result.metrics["kept_epoch"] == losses.index(min(losses)) + 1
     assert None in result.metrics["val"].values()
 
 

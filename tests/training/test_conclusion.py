@@ -33,7 +33,7 @@ def metrics(**changes) -> Metrics:
         "labelled_test": {"y": 100},
     }
     run = {"data": "a.csv", "chosen_by": "rmse", "molecules_in_several_splits": 0}
-    numbers = dict.fromkeys(("parameters", "seed", "best_epoch", "epochs", "steps", "seconds"), 1)
+    numbers = dict.fromkeys(("parameters", "seed", "kept_epoch", "epochs", "steps", "seconds"), 1)
     return Metrics.from_json({**run, **numbers, **content, **changes})
 
 

@@ -94,8 +94,10 @@ def test_a_run_killed_before_its_first_checkpoint_is_started_anew(
     assert outcome(run) == outcome(trained(settings).folder)
 
 
-@pytest.mark.parametrize("method", ["Trainer._set_best", "RunFolder.write_history"])
-def test_a_run_killed_at_epoch_0_is_resumed(configure, trained, settings, killed, method):
+@pytest.mark.parametrize("method", ["Trainer._keep", "RunFolder.write_history"])
+def test_a_run_killed_at_its_first_validation_is_resumed(
+    configure, trained, settings, killed, method
+):
     run = killed(method)
     with pytest.raises(ConfigError, match="run exists and is not empty: choose another folder"):
         train(configure(settings), run)

@@ -106,29 +106,32 @@ class _Snapshots(Callback):
 
 
 @pytest.mark.parametrize(
-    ("target", "metric", "scores", "best"),
+    ("target", "metric", "scores", "patience", "best"),
     [
-        ("y", "rmse", [0.5, 0.9, 0.4, 0.7], 3),
-        ("y", "rmse", [0.4, 0.4019, 0.4021, 0.5], 2),
-        ("active", "roc_auc", [0.5, 0.9, 0.9, 0.9], 2),
-        ("active", "roc_auc", [float("nan"), 0.1, float("nan"), 0.05], 2),
+        ("y", "rmse", [0.5, 0.9, 0.4, 0.7], 4, 3),
+        ("y", "rmse", [0.5, 0.9, 0.4, 0.7], None, 4),
+        ("active", "roc_auc", [0.5, 0.9, 0.9, 0.9], 4, 2),
+        ("active", "roc_auc", [float("nan"), 0.1, float("nan"), 0.05], 4, 2),
     ],
 )
-def test_the_best_model_is_kept(configure, tmp_path, scripted, target, metric, scores, best):
+def test_the_best_model_is_kept_with_patience_and_else_the_last(
+    configure, tmp_path, scripted, target, metric, scores, patience, best
+):
     """Lower errors and higher ROC-AUC are better; a defined score is better than an undefined one;
-    the first of equal scores is kept, but the last of errors within half a per cent."""
+    the first of equal scores is kept."""
     scripted(metric, scores)
     seen = _Snapshots()
     settings = {"data.split_seed": 2, "run.epochs": 4, "optim.ema": None}  # both classes in val
+    settings["run.patience"] = patience
     config = configure({"data.targets": [target], **settings})
     result = train(config, tmp_path / "run", callback=seen)
     assert result.metrics["chosen_by"] == metric
-    assert result.metrics["best_epoch"] == best
+    assert result.metrics["kept_epoch"] == best
     kept = PropertyModel.from_pretrained(tmp_path / "run").network.state_dict()
     for epoch, weights in enumerate(seen.weights, start=1):
         same = all(torch.equal(kept[name], weights[name]) for name in kept)
         assert same == (epoch == best)
-    assert [row["best"] for row in rows_of(tmp_path / "run" / "history.csv")][best - 1] == "1"
+    assert [row["kept"] for row in rows_of(tmp_path / "run" / "history.csv")][best - 1] == "1"
 
 
 @pytest.mark.parametrize("batch_size", [8, 64])

@@ -157,7 +157,7 @@ def test_other_labels_and_features_in_a_fold_leave_its_predictions_as_they_are(
     assert ours[0] != theirs[0]
     runs = [replicates.runs["fold-1-seed-0"] for replicates in (first, second)]
     assert runs[0]["val"] == runs[1]["val"]
-    assert runs[0]["best_epoch"] == runs[1]["best_epoch"]
+    assert runs[0]["kept_epoch"] == runs[1]["kept_epoch"]
     assert runs[0]["test"] != runs[1]["test"]
     other = [predictions(tmp_path / name / "fold-0-seed-0") for name in ("first", "second")]
     assert other[0] != other[1]

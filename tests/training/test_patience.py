@@ -15,9 +15,9 @@ NAN = float("nan")
     [
         ([0.5, 0.4, 0.6, 0.7, 0.1, 0.1], 2, 2, 4),
         ([0.5, 0.4, 0.6, 0.3, 0.7, 0.7], 2, 4, 6),
-        ([0.5, 0.5, 0.501, 0.5, 0.6, 0.1], 4, 4, 5),  # as good is not better, but kept
+        ([0.5, 0.5, 0.501, 0.5, 0.6, 0.1], 4, 1, 5),  # as good is not better
         ([0.5, NAN, NAN, 0.1, 0.1, 0.1], 2, 1, 3),  # nor is what is not defined
-        ([0.5, 0.6, 0.7, 0.8, 0.9, 1.0], None, 1, 6),
+        ([0.5, 0.6, 0.7, 0.8, 0.9, 1.0], None, 6, 6),
     ],
 )
 def test_a_run_ends_after_the_configured_epochs_without_a_better_one(
@@ -29,7 +29,7 @@ def test_a_run_ends_after_the_configured_epochs_without_a_better_one(
     assert result.finished
     history = rows_of(tmp_path / "run" / "history.csv")
     assert [int(row["epoch"]) for row in history] == [*range(1, epochs + 1)]
-    assert (result.metrics["best_epoch"], result.metrics["epochs"]) == (best, epochs)
+    assert (result.metrics["kept_epoch"], result.metrics["epochs"]) == (best, epochs)
     assert result.metrics["steps"] == 3 * epochs == int(history[-1]["step"])
 
 
@@ -38,7 +38,7 @@ def test_patience_ends_a_run_only_at_a_validation(configure, tmp_path, scripted)
     scripted("rmse", [0.9, 0.9, 0.5, 0.9, 0.9, 0.6, 0.9, 0.9, 0.1])
     settings = {"run.epochs": 9, "run.validate_every": 3, "run.patience": 2}
     metrics = train(configure(settings), tmp_path / "run").metrics
-    assert (metrics["best_epoch"], metrics["epochs"]) == (3, 6)
+    assert (metrics["kept_epoch"], metrics["epochs"]) == (3, 6)
     assert [row["epoch"] for row in rows_of(tmp_path / "run" / "history.csv")] == ["3", "6"]
 
 

@@ -48,7 +48,7 @@ def test_the_model_is_the_mean_of_probe_and_network(
     kernel regression compares what the trained network reads out."""
     settings = {"finetune.start": pretrained, "data.targets": ["y", "active"], "run.metric": "loss"}
     result = train(configure({**settings, "optim.lr": 1e-3}), tmp_path / "run")
-    assert result.metrics["best_epoch"] >= 1
+    assert result.metrics["kept_epoch"] >= 1
     model = PropertyModel.from_pretrained(tmp_path / "run")
     assert [type(each) for each in model.parts] == [NetworkPart, KernelPart]
     assert model.weights.tolist() == [[0.25, 0.25], [0.75, 0.75]]
@@ -68,7 +68,7 @@ def test_the_model_is_the_mean_of_probe_and_network(
     squares = errors[~errors.isnan()] ** 2
     cross = -(labels[:, 1] * chance.log() + (1 - labels[:, 1]) * (1 - chance).log())
     loss = torch.cat([squares, cross[~cross.isnan()]]).mean()
-    best = rows_of(tmp_path / "run" / "history.csv")[result.metrics["best_epoch"] - 1]
+    best = rows_of(tmp_path / "run" / "history.csv")[result.metrics["kept_epoch"] - 1]
     assert float(best["val_loss"]) == pytest.approx(float(loss), rel=1e-4)
     rmse = ((value - labels[:, 0])[~labels[:, 0].isnan()] ** 2).mean() ** 0.5
     assert float(best["val_rmse"]) == pytest.approx(float(rmse), rel=1e-4)
@@ -124,7 +124,7 @@ def test_a_stopped_run_resumes_exactly_after_the_probe(configure, trained, pretr
 
 def test_no_epochs_give_the_probe_alone(trained, pretrained):
     result = trained({"finetune.start": pretrained, "run.epochs": 0})
-    assert result.finished and result.metrics["best_epoch"] == 0 == result.metrics["steps"]
+    assert result.finished and result.metrics["kept_epoch"] == 0 == result.metrics["steps"]
     assert [row["epoch"] for row in rows_of(result.folder / "history.csv")] == ["0"]
     assert isinstance(result.model.parts[0], KernelPart)
     assert train(None, result.folder, resume=True).metrics == result.metrics

@@ -150,7 +150,7 @@ def test_two_processes_train_as_one(two, place: Path, config: TrainConfig) -> No
     for one, other in zip(of_one, of_two, strict=True):
         assert list(one) == list(other)
         for name in set(one) - {"seconds", "graphs_per_second", "threads"}:
-            if name == "best":
+            if name == "kept":
                 assert other[name] == one[name]
             else:
                 assert float(other[name]) == pytest.approx(float(one[name]), rel=1e-4, abs=1e-5)
@@ -161,7 +161,7 @@ def test_two_processes_train_as_one(two, place: Path, config: TrainConfig) -> No
 
 def test_only_one_process_prints_and_writes(two, place: Path) -> None:
     run, done = two
-    for part in ("Data: ", "Scores", "Best epoch: ", "epoch 4/4"):
+    for part in ("Data: ", "Scores", "Kept epoch: ", "epoch 4/4"):
         assert done.stdout.count(part) == 1
     assert {path.name for path in run.iterdir()} >= {"model", "metrics.json", "history.csv"}
     assert "random/cpu.1" in state_of(run)

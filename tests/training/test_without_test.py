@@ -42,7 +42,7 @@ def test_such_a_run_has_validation_scores_only(configure, tmp_path):
     result = train(config, tmp_path / "run")
     assert result.finished and result.metrics == {}
     found = json.loads((tmp_path / "run" / "metrics.json").read_text())
-    assert found.keys() >= {"best_epoch", "epochs", "seconds", "val"}
+    assert found.keys() >= {"kept_epoch", "epochs", "seconds", "val"}
     assert not [name for name in found if name.startswith("test")]
     with pytest.raises(ModelError, match="no test scores"):
         write_report(tmp_path / "run")

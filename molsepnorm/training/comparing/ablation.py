@@ -39,7 +39,7 @@ class Ablation:
 
     folder: Path
     metric: str
-    """The metric that selects the best epochs, or the first test score if that is the loss."""
+    """The metric that compares epochs, or the first test score if that is the loss."""
     replicates: dict[str, Replicates]
     """Replicates by variant; the others are compared with the first."""
     differences: dict[str, dict[str, dict[str, Difference]]]

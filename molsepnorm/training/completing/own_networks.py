@@ -73,13 +73,13 @@ def with_own_networks(
         trained = from_start(*known, lambda trainer: trainer if trainer.fit() else None)
         if trained is None:
             return None
-        assert trained.best is not None
-        network = trained.best.to(trained.device).network_part
+        assert trained.kept is not None
+        network = trained.kept.to(trained.device).network_part
         assert network is not None
         models = (own.with_parts([each], [1.0]) for each in (network, common))
         ours, others = (each.predict(examples.inputs, val).values for each in models)
         share = float(best_shares(task, others, ours, dataset, OF_OWN_NETWORK)[number])
-        about[name] = OwnNetwork(share=share, best_epoch=trained.progress.best_epoch or 0)
+        about[name] = OwnNetwork(share=share, kept_epoch=trained.progress.kept_epoch or 0)
         if share:
             row = np.zeros(len(model.task.names))
             row[number] = share * weights[place, number]
@@ -90,13 +90,13 @@ def with_own_networks(
 
 
 def fits_of(
-    model: PropertyModel, seed: int, best_epoch: int | None, own: Mapping[str, OwnNetwork]
+    model: PropertyModel, seed: int, kept_epoch: int | None, own: Mapping[str, OwnNetwork]
 ) -> list[Fit]:
     """Return the fits of the networks of a run, in their order in its model."""
     if model.network_part is None:
         return []
-    fits = [Fit(seed, each.best_epoch, name) for name, each in own.items() if each.share]
-    return [Fit(seed, best_epoch or 0), *fits]
+    fits = [Fit(seed, each.kept_epoch, name) for name, each in own.items() if each.share]
+    return [Fit(seed, kept_epoch or 0), *fits]
 
 
 def without_own(

@@ -30,7 +30,7 @@ class Fit(NamedTuple):
     """The training of a network."""
 
     seed: int
-    epochs: int  # up to the best one
+    epochs: int  # up to the kept one
     target: str | None = None  # the target whose own network it is; None for the common network
 
 
@@ -58,7 +58,7 @@ def refit_networks(
     """Return the model with its networks trained again, on the training and validation molecules.
 
     A network starts from the weights that it had before its first fit, those of `kernel` (see
-    `kernel_of_start`), and trains with its seed up to its best epoch, which `fits` has for each
+    `kernel_of_start`), and trains with its seed up to its kept epoch, which `fits` has for each
     network. The result is None if a callback stopped a fit, and the model itself if `run.refit` is
     off, or there is no network or no such kernel regression.
     """

@@ -133,7 +133,7 @@ def refuse_metric(config: TrainConfig) -> None:
     if config.run.metric not in (None, "loss"):
         raise ConfigError(
             f"run.metric: {config.run.metric} needs the objective supervised; the objective "
-            f"{config.objective.name} selects the best epoch by its validation loss"
+            f"{config.objective.name} chooses by its validation loss"
         )
 
 

@@ -69,7 +69,7 @@ class Supervised(Objective):
             return task, dataset
         warning = (
             f"{task.chosen_by.label} is undefined on the validation molecules (too few labels, or "
-            "all of one class), so the best epoch is chosen by the loss."
+            "all of one class), so the loss takes its place."
         )
         return chosen, replace(dataset, warnings=(*dataset.warnings, warning))
 

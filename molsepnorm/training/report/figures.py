@@ -211,7 +211,7 @@ def learning_curves(contents: Contents) -> list[Chart]:
     if not histories:
         return []
     last = max(float(table["epoch"].max()) for table in histories.values())
-    metric, best = contents.metrics.chosen_by, contents.metrics.best_epoch
+    metric, kept = contents.metrics.chosen_by, contents.metrics.kept_epoch
     figures = {"Loss": {"train_loss": "two", "val_loss": "one"}}
     if all(f"val_{metric}" in table for table in histories.values()) and metric != "loss":
         figures[f"Validation {label_of(metric)}"] = {f"val_{metric}": "one"}
@@ -231,9 +231,9 @@ def learning_curves(contents: Contents) -> list[Chart]:
                 chart.points(epochs, values, colour)
         chart.caption = f"{title} after each epoch"
         chart.caption += f", a line for each of {len(histories)} members." * (len(histories) > 1)
-        if best is not None:
-            chart.line((best, best), chart.y_ends, "guide", f"best epoch {best}")
-            chart.caption += f". The dashed line is the best epoch, {best}."
+        if kept not in (None, contents.metrics.epochs):
+            chart.line((kept, kept), chart.y_ends, "guide", f"kept epoch {kept}")
+            chart.caption += f". The dashed line is the epoch that is kept, {kept}."
         chart.keys = [("two", "training"), ("one", "validation")] if len(columns) > 1 else []
         charts.append(chart)
     return charts

@@ -46,7 +46,7 @@ class OwnNetwork(_Record):
     """A network of one target, beside the common network of all targets."""
 
     share: float  # in the mean with the common network; of an ensemble the mean over the members
-    best_epoch: int = 0  # 0 for an ensemble
+    kept_epoch: int = 0  # 0 for an ensemble
 
 
 class _Coverage(_Record):
@@ -101,10 +101,10 @@ class Metrics(_Record):
     """The content of `metrics.json`."""
 
     data: str  # name of the data set
-    chosen_by: str  # the metric that selected the epoch
+    chosen_by: str  # the metric by which epochs and trials are compared
     parameters: int
     seed: int
-    best_epoch: int | None  # None for an ensemble
+    kept_epoch: int | None  # None for an ensemble
     epochs: int
     steps: int
     seconds: float
@@ -137,7 +137,7 @@ class Metrics(_Record):
     # median Tanimoto similarity (Morgan, radius 2, 2,048 bits) of so many test molecules to the
     # nearest of so many training molecules
     nearest_train_similarity: dict[str, int | float] = {}
-    members: list[dict[str, Any]] = []  # seed, best epoch and scores of each member of an ensemble
+    members: list[dict[str, Any]] = []  # seed, kept epoch and scores of each member of an ensemble
     leak: str | None = None  # why the model must not be scored on this data set
 
     @staticmethod

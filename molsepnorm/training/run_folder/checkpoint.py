@@ -21,7 +21,7 @@ from molsepnorm.files.writing import clear_errors, replacing
 from molsepnorm.training.objectives.objective import Objective
 from molsepnorm.training.step import WeightAverage
 
-SCHEMA = 5  # version of the format; increased whenever the meaning of the file changes
+SCHEMA = 6  # version of the format; increased whenever the meaning of the file changes
 _DAMAGED = "{} is damaged or belongs to another configuration"
 
 
@@ -39,7 +39,7 @@ class Progress:
     epochs: int = 0  # of the finished run
     best_score: float | None = None
     improved_epoch: int | None = None  # of `best_score`
-    best_epoch: int | None = None  # the epoch that is kept, the last with a score close to the best
+    kept_epoch: int | None = None
     history: list[dict[str, Any]] = field(default_factory=list)  # lines of `history.csv`
 
 
@@ -50,15 +50,15 @@ def save_checkpoint(
     optimizer: torch.optim.Optimizer,
     average: WeightAverage | None,
     random: Mapping[str, Tensor],
-    best: Mapping[str, Tensor],
+    kept: Mapping[str, Tensor],
 ) -> None:
-    """Replace the checkpoint; `best` are the tensors of the best objective."""
+    """Replace the checkpoint; `kept` are the tensors of the kept objective."""
     tensors = _flatten("objective/", objective.state_dict())
     if average is not None:
         tensors |= _flatten("average/", average.module.state_dict())
     for index, state in optimizer.state_dict()["state"].items():
         tensors |= _flatten(f"optimizer.{index}/", state)
-    tensors |= _flatten("random/", random) | _flatten("best/", best)
+    tensors |= _flatten("random/", random) | _flatten("kept/", kept)
     content = json.dumps({"schema": SCHEMA, "progress": asdict(progress)})
     with replacing(path) as scratch:
         write_sealed(scratch, [save(tensors, metadata={"molsepnorm": content, KEY: BLANK})])
@@ -70,7 +70,7 @@ def load_checkpoint(
     optimizer: torch.optim.Optimizer,
     average: WeightAverage | None,
 ) -> tuple[Progress, dict[str, Tensor], dict[str, Tensor]]:
-    """Load the state, and return the position of the run, random states, and the best objective."""
+    """Load the state, and return the position of the run, random states, and the kept objective."""
     with _opened(path) as file:
         progress = _progress(path, file.metadata())
         check_sealed(path)
@@ -86,7 +86,7 @@ def load_checkpoint(
         random = tensors_under("random/", tensors)
         if not random:
             raise KeyError("random states")
-        return progress, random, tensors_under("best/", tensors)
+        return progress, random, tensors_under("kept/", tensors)
 
 
 def _progress(path: Path, metadata: Mapping[str, str]) -> Progress:

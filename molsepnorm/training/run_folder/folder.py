@@ -297,7 +297,7 @@ class RunFolder:
             predicted = dict(zip(names, values, strict=True))
         return Auxiliary(model.auxiliary, predicted, molecules=model.molecules)
 
-    def best(self) -> PropertyModel:
+    def kept(self) -> PropertyModel:
         return PropertyModel.from_pretrained(self.model)
 
     def write_history(self, lines: Sequence[Mapping[str, Any]]) -> None:
