@@ -48,8 +48,8 @@ from molsepnorm.training.run_folder.folder import RunFolder
 from molsepnorm.training.scoring import Predictions, about_split
 from molsepnorm.training.start import require_same_meaning, starting_model
 
-_EPOCHS, _EPOCHS_OF_MANY = 15, 30
-_MANY = 2000  # training molecules from which on a regression gains from more epochs
+_EPOCHS = 15, 30  # fewest and most by default
+_EXAMPLES = 200_000  # training molecules of all epochs together, from which on these are fewer
 _MAY_DIFFER = ("epochs", "budget", "device", "threads")  # settings of `run` in a resumed run
 
 
@@ -311,9 +311,9 @@ def with_length(config: TrainConfig, dataset: Dataset) -> TrainConfig:
     """Set the default number of epochs if the configuration has none."""
     if config.run.epochs is not None:
         return config
-    quantities = all(target.kind == "regression" for target in dataset.targets)
-    many = len(dataset.splits["train"]) >= _MANY and quantities
-    return config.changed({"run.epochs": _EPOCHS_OF_MANY if many else _EPOCHS})
+    fewest, most = _EPOCHS
+    epochs = _EXAMPLES // len(dataset.splits["train"])
+    return config.changed({"run.epochs": min(max(epochs, fewest), most)})
 
 
 def _require_same_settings(config: TrainConfig, run: RunFolder) -> None:
