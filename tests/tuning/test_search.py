@@ -284,9 +284,9 @@ def test_killed_and_simultaneous_processes_share_the_trials(configure, tmp_path)
     assert [each.returncode for each in both] == [0, 0]
     space = {"optim.lr": SPACE["optim.lr"]}
     tuning = tune(load_config(config=config), tmp_path / "tune", trials=5, space=space, splits=1)
-    lost, repeated = tuning.trials[1:3]
-    assert (lost.state, repeated.settings) == ("interrupted", lost.settings)
+    lost = tuning.trials[1]
     others = [each for each in tuning.trials if each != lost]
+    assert lost.state == "interrupted" and lost.settings in [each.settings for each in others]
     assert {each.state for each in others} == {"complete"}
     assert len(others) in (5, 6)  # the last two may begin at the same time
     assert sorted([0, *done[0], *done[1]]) == [each.number for each in others]
