@@ -53,9 +53,9 @@ def measured(
             done, status, usage = os.wait4(process.pid, os.WNOHANG)
             if done:
                 break
-            sampled = time.perf_counter()
+            sampled = time.process_time()
             memory = max(memory, memory_of_session(process.pid))
-            taken = time.perf_counter() - sampled
+            taken = time.process_time() - sampled
             time.sleep(max(_SAMPLE_SECONDS, taken / _SAMPLE_SHARE))
         if not done:
             _, status, usage = os.wait4(process.pid, 0)
