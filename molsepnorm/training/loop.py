@@ -204,7 +204,7 @@ class Trainer:
         if progress.epoch >= progress.epochs or run.patience is None:
             return progress.epoch >= progress.epochs
         validated = progress.epoch - progress.epoch % run.validate_every
-        return validated - (progress.improved_epoch or 0) >= run.patience
+        return validated - (progress.kept_epoch or 0) >= run.patience
 
     def _train_epoch(self) -> bool:
         """Take the remaining steps of the epoch, and return whether a callback stopped it."""
@@ -282,7 +282,6 @@ class Trainer:
         )
         if improved:
             progress.best_score = None if math.isnan(score) else score
-            progress.improved_epoch = progress.epoch
         if kept:
             progress.kept_epoch = progress.epoch
             state = self.trained_objective().state_dict().items()

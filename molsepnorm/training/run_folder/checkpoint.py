@@ -38,7 +38,6 @@ class Progress:
     seconds: float = 0.0  # of all steps and validations up to the last validation
     epochs: int = 0  # of the finished run
     best_score: float | None = None
-    improved_epoch: int | None = None  # of `best_score`
     kept_epoch: int | None = None
     history: list[dict[str, Any]] = field(default_factory=list)  # lines of `history.csv`
 
