@@ -248,7 +248,9 @@ class TrainingDisplay(_Display):
 
     def _print_scores(self, metrics: Metrics) -> None:
         if not self.quiet:
-            made = f"Kept epoch: {metrics.kept_epoch} of {metrics.epochs}"
+            made = f"Epochs: {metrics.epochs:,}"
+            if metrics.kept_epoch != metrics.epochs:
+                made += f" (number {metrics.kept_epoch:,} is kept)"
             if metrics.members:
                 made = f"Mean of {len(metrics.members)} models"
             self.console.print(f"{made}. Time: {_clock(metrics.seconds)}")

@@ -161,7 +161,7 @@ def test_two_processes_train_as_one(two, place: Path, config: TrainConfig) -> No
 
 def test_only_one_process_prints_and_writes(two, place: Path) -> None:
     run, done = two
-    for part in ("Data: ", "Scores", "Kept epoch: ", "epoch 4/4"):
+    for part in ("Data: ", "Scores", "Epochs: ", "epoch 4/4"):
         assert done.stdout.count(part) == 1
     assert {path.name for path in run.iterdir()} >= {"model", "metrics.json", "history.csv"}
     assert "random/cpu.1" in state_of(run)
