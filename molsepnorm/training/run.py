@@ -48,7 +48,7 @@ from molsepnorm.training.run_folder.folder import RunFolder
 from molsepnorm.training.scoring import Predictions, about_split
 from molsepnorm.training.start import require_same_meaning, starting_model
 
-_EPOCHS = 15, 30  # fewest and most by default
+_EPOCHS, _EPOCHS_OF_NUMBERS = 15, 30  # with and without classes
 _EXAMPLES = 200_000  # training molecules of all epochs together, from which on these are fewer
 _MAY_DIFFER = ("epochs", "budget", "device", "threads")  # settings of `run` in a resumed run
 
@@ -311,9 +311,10 @@ def with_length(config: TrainConfig, dataset: Dataset) -> TrainConfig:
     """Set the default number of epochs if the configuration has none."""
     if config.run.epochs is not None:
         return config
-    fewest, most = _EPOCHS
+    numbers = all(target.kind == "regression" for target in dataset.targets)
+    most = _EPOCHS_OF_NUMBERS if numbers else _EPOCHS
     epochs = _EXAMPLES // len(dataset.splits["train"])
-    return config.changed({"run.epochs": min(max(epochs, fewest), most)})
+    return config.changed({"run.epochs": min(max(epochs, _EPOCHS), most)})
 
 
 def _require_same_settings(config: TrainConfig, run: RunFolder) -> None:
