@@ -192,8 +192,8 @@ class RunConfig(_Section):
 
     epochs: Annotated[int | None, "--epochs"] = Field(50, ge=0, le=1_000_000)
     """Number of epochs; 0 fits the probe of fine-tuning only. null, as in the recipe for tables, is
-    15, and 30 for regression on up to 6,666 training molecules. With more of them these are
-    200,000 molecules, but at least 15 epochs."""
+    15 if there are classes. Otherwise it is 30, or with more than 6,666 training molecules as many
+    as make 200,000 molecules, but at least 15."""
     budget: Annotated[Annotated[str, AfterValidator(_checked_time)] | None, "--budget"] = None
     """Training time, such as 640s, 11m or 1.5h, of each member of an ensemble. Replaces --epochs by
     the number of epochs that fit, by the speed of a few steps."""
