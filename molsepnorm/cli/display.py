@@ -249,10 +249,10 @@ class TrainingDisplay(_Display):
     def _print_scores(self, metrics: Metrics) -> None:
         if not self.quiet:
             made = f"Epochs: {metrics.epochs:,}"
-            if metrics.kept_epoch != metrics.epochs:
-                made += f" (number {metrics.kept_epoch:,} is kept)"
             if metrics.members:
                 made = f"Mean of {len(metrics.members)} models"
+            elif metrics.kept_epoch != metrics.epochs:
+                made += f" (number {metrics.kept_epoch:,} is kept)"
             self.console.print(f"{made}. Time: {_clock(metrics.seconds)}")
         self.console.print(scores_table(score_columns(metrics)))
         for line in label_notes(metrics.labels):
