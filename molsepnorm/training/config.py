@@ -205,12 +205,11 @@ class RunConfig(_Section):
     """Maximum number of slot pairs in a batch, padding included. A batch with very large molecules
     is split, which bounds memory (about 2 kB per pair for 12 layers of 32 heads)."""
     metric: Annotated[str | None, "--metric"] = None
-    """Validation metric by which early stopping and tune choose: mae, rmse, roc_auc, … By default
-    the usual metric of the targets, or the loss for targets of several kinds and for several
-    numbers."""
+    """Validation metric of early stopping and tune: mae, rmse, roc_auc, … By default the usual
+    metric of the targets, or the loss for targets of several kinds and for several numbers."""
     patience: Annotated[int | None, "--patience"] = Field(None, ge=1, le=1_000_000)
     """Early stopping: stop after this many epochs without improvement, and keep the best epoch. By
-    default the last epoch is kept, for which the learning rate is made."""
+    default the last epoch is kept, at which the learning rate has fallen to its end."""
     baseline: Annotated[bool, "--no-baseline"] = True
     """By default a run on a table also fits a random forest to the same rows and compares it with
     the network; --no-baseline turns this off."""

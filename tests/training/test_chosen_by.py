@@ -1,4 +1,4 @@
-"""The metric by which early stopping chooses: the default, the configured one, or the loss."""
+"""The metric of early stopping: the default, the configured one, or the loss."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ from molsepnorm.training import Callback, load_config, run, train
 def test_the_number_of_epochs_depends_on_the_targets_and_the_number_of_molecules(
     configure, tmp_path, monkeypatch, targets, examples, epochs
 ):
-    """Of 24 training molecules; written to config.yaml, so that a resumed run has the same."""
+    """There are 24. The number is written to config.yaml, so that a resumed run has the same."""
 
     class Stop(Callback):
         def on_epoch(self, record, epochs):

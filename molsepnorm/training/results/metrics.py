@@ -101,7 +101,7 @@ class Metrics(_Record):
     """The content of `metrics.json`."""
 
     data: str  # name of the data set
-    chosen_by: str  # the metric by which epochs and trials are compared
+    chosen_by: str  # the metric that compares epochs and trials
     parameters: int
     seed: int
     kept_epoch: int | None  # None for an ensemble

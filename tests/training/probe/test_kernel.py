@@ -266,8 +266,7 @@ def test_a_second_fit_keeps_the_weights_of_columns(random):
 
 
 def test_a_second_fit_reads_the_trained_network(random):
-    """Of an ensemble each kernel regression reads the successor of its own network, if there is
-    one."""
+    """In an ensemble each kernel regression then reads the one that follows its own network."""
     labels = some_labels(random)
     model = start(regression("t", labels))
     given = examples(model, labels)
