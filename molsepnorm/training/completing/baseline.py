@@ -26,6 +26,7 @@ from molsepnorm.training.scoring import predicted_splits, refit_rows, scored_tog
 
 _TREE_LABELS = 10_000_000  # trees times training labels, above which a forest has fewer trees
 _MIN_BLENDED, _MIN_COMPARED = 200, 10  # trees of a forest that is blended, or only compared
+_SAMPLE = 4000  # training rows to which both kinds of forest are fitted, to choose one
 _MAX_LABELS = 100_000  # training labels of all targets with which a forest is blended by default
 
 
@@ -91,22 +92,23 @@ def fit_baseline(
         number: dict[str, int] = {"seed": seed, "trees": trees, "threads": threads}
         return Forest.fit(reads, features, labels, model.task, weights, **number, boosted=boosted)
 
-    graphs = predicted_splits(dataset)
+    graphs, train = predicted_splits(dataset), dataset.splits["train"]
     rows, first = graphs.pop("val"), min(trees, _MIN_BLENDED) if twice else trees
-    # boosted trees are better for new rows of known molecules and conditions
-    numbers = any(target.kind == "regression" for target in model.task.targets)
-    kinds = [False, True] if model.inputs.columns and numbers else [False]
-    forests = [fit(dataset.splits["train"], first, boosted) for boosted in kinds]
-    found = [forest.values(extra.of(rows)) for forest in forests]
-    errors = [_errors(model.task, values, dataset, rows).sum() for values in found]
-    chosen = int(np.argmin(errors))
-    forest, predictions = forests[chosen], {"val": found[chosen]}
+    boosted, numbers = False, any(target.kind == "regression" for target in model.task.targets)
+    if model.inputs.columns and numbers:
+        # boosted trees are better for new rows of known molecules and conditions
+        some = np.random.default_rng(seed).permutation(train)[:_SAMPLE]
+        found = [fit(some, _MIN_BLENDED, kind).values(extra.of(rows)) for kind in (False, True)]
+        plain, other = (_errors(model.task, values, dataset, rows).sum() for values in found)
+        boosted = bool(other < plain)
+    forest = fit(train, first, boosted)
+    predictions = {"val": forest.values(extra.of(rows))}
     shares = np.zeros(len(model.task.targets))
     if can_blend:
         shares = forest_shares(model.task, val, predictions["val"], dataset, callback)
     refit = twice and bool(shares.any() or is_refit)
     if refit:
-        forest = fit(refit_rows(dataset.splits), trees, kinds[chosen])
+        forest = fit(refit_rows(dataset.splits), trees, boosted)
     for split, rows in graphs.items():
         if shares.any() or split != "train":
             predictions[split] = forest.values(extra.of(rows))
