@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import numpy as np
 import torch
 
@@ -49,7 +51,8 @@ def examples(
         given = torch.from_numpy(weights.astype(np.float32)).reshape(len(SMILES), -1)
         given = given.expand_as(columns)
     inputs = Inputs.of(encoded, ExtraArrays.none(len(SMILES))._replace(**extra))
-    return Examples(inputs, model.graphs(inputs), columns, given, {})
+    alone = SimpleNamespace(together=np.arange(len(SMILES)))
+    return Examples(inputs, model.graphs(inputs), columns, given, {}, alone)
 
 
 def outputs(model: PropertyModel, given: Examples) -> np.ndarray:

@@ -14,7 +14,7 @@ from molsepnorm.cli.console import one_line, say
 from molsepnorm.cli.sources import card_of
 from molsepnorm.errors import ConfigError, StorageError
 from molsepnorm.optional import require_package
-from molsepnorm.pretrained import SERVED, shipped_models
+from molsepnorm.pretrained import SERVED
 
 _LOCAL = ("127.0.0.1", "localhost", "::1")
 _up_to = partial(click.FloatRange, 0, min_open=True)
@@ -71,7 +71,7 @@ def serve(
         from molsepnorm.serve import Limits, Service
         from molsepnorm.serve.app import create_app
 
-        named = _named(model_folders or (_default(),)).items()
+        named = _named(model_folders or (Path(SERVED),)).items()
         models = {name: PropertyModel.from_pretrained(folder) for name, folder in named}
         cards = {name: card for name, folder in named if (card := card_of(folder)) is not None}
         service = Service(models, Limits(**limits), device, cards)
@@ -89,17 +89,6 @@ def serve(
             click.launch(address)
         config = uvicorn.Config(app, log_level="warning", server_header=False, access_log=False)
         uvicorn.Server(config).run(sockets=[listener])
-
-
-def _default() -> Path:
-    """Return the folder of the model that is served without --model."""
-    folder = shipped_models().get(SERVED)
-    if folder is None:
-        raise ConfigError(
-            f"the default model {SERVED} does not come with this version of molsepnorm: name "
-            "another one, such as --model runs/logS"
-        )
-    return folder
 
 
 def _named(folders: tuple[Path, ...]) -> dict[str, Path]:

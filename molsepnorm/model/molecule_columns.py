@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -20,6 +20,7 @@ from molsepnorm.molecules.molecule import MolGraph
 from molsepnorm.nn.graphormer import Graphormer
 from molsepnorm.nn.molecule_features import scaling, standardised
 from molsepnorm.tasks import FeatureColumn
+from molsepnorm.tasks.inputs import cell_text
 
 _MAX_FITTED = 10_000  # molecules whose principal components are computed
 _MAX_KNOWN = 100_000  # vectors that are kept
@@ -54,7 +55,7 @@ class MoleculeColumns:
     @staticmethod
     def fit(
         columns: Sequence[FeatureColumn],
-        cells: Mapping[str, Sequence[str]],
+        cells: Mapping[str, Iterable[object]],
         network: Graphormer | None,
         featurizer: str,
         standardize: Level,
@@ -63,7 +64,7 @@ class MoleculeColumns:
         empty = MoleculeColumns(network, featurizer, standardize, {})
         projections = {}
         for column in columns:
-            texts = sorted({*empty.standard(column.name, cells[column.name]).values()})
+            texts = sorted({*empty.keys(column.name, cells[column.name])} - {""})
             if len(texts) > _MAX_FITTED:
                 texts = np.random.default_rng(0).choice(texts, _MAX_FITTED, replace=False).tolist()
             features, errors = empty.features(texts)
@@ -78,10 +79,11 @@ class MoleculeColumns:
             )
         return MoleculeColumns(network, featurizer, standardize, projections)
 
-    def standard(self, name: str, cells: Sequence[str]) -> dict[str, str]:
-        """Return the canonical SMILES of each distinct cell that can be read."""
-        found = standard_cells(name, cells, self.standardize)
-        return {cell: text for cell, text in found.items() if isinstance(text, str)}
+    def keys(self, name: str, cells: Iterable[object]) -> list[str]:
+        """Return the canonical SMILES of each cell; "" for an empty or invalid one."""
+        texts = [*map(cell_text, cells)]
+        found = standard_cells(name, filter(None, texts), self.standardize)
+        return [key if isinstance(key := found.get(text), str) else "" for text in texts]
 
     def vectors(
         self, name: str, cells: Sequence[str]
@@ -109,22 +111,22 @@ class MoleculeColumns:
         return np.stack(values)[1:], [each if isinstance(each, str) else None for each in found]
 
     def nearest(
-        self, name: str, cells: Sequence[str], known: Sequence[str], bits: np.ndarray
+        self, name: str, cells: Iterable[object], known: Sequence[str], bits: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:  # float64 (n,), object (n,)
         """Return the Tanimoto similarity of each cell of a column to the most similar of the known
         molecules, and the SMILES of that molecule; NaN and "" for an empty or invalid cell. `bits`
         are the fingerprints of the known molecules, see `packed_morgan`."""
         from molsepnorm.molecules.featurize.fingerprints import nearest, packed_morgan
 
-        standard = self.standard(name, [*filter(None, cells)])
-        texts = [*dict.fromkeys(standard.values())]
+        keys = self.keys(name, cells)
+        texts = [*dict.fromkeys(filter(None, keys))]
         index, similarity = nearest(packed_morgan(map(as_one_molecule, texts)), bits)
         itself = {*known}
         near = {
             text: (1.0, text) if text in itself else (float(value), known[place])
             for text, place, value in zip(texts, index, similarity, strict=True)
         }
-        pairs = [near.get(standard.get(cell, ""), (np.nan, "")) for cell in cells]
+        pairs = [near.get(key, (np.nan, "")) for key in keys]
         values, nearest_smiles = zip(*pairs, strict=True) if pairs else ((), ())
         return np.array(values, dtype=np.float64), np.array(nearest_smiles, dtype=object)
 

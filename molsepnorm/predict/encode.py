@@ -24,7 +24,6 @@ from molsepnorm.molecules.encodings.encoding import (
 from molsepnorm.molecules.featurize.standardize import standardized
 from molsepnorm.molecules.molecule import MolGraph
 from molsepnorm.tasks import ExtraInputs, require_same_order, with_text_names
-from molsepnorm.tasks.inputs import cell_text
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -208,8 +207,7 @@ class Prepare:
         known, by_name = self._molecules, dict(zip(self._inputs.names, cells, strict=True))
         found = {}
         for name, distinct in known.distinct_further.items():
-            own = [*map(cell_text, by_name[name])]
-            found[name] = self._further.nearest(name, own, *distinct)
+            found[name] = self._further.nearest(name, by_name[name], *distinct)
         return found
 
     def _compare(

@@ -366,8 +366,7 @@ def _keyed(part: pd.DataFrame, model: PropertyModel, measured: TrainingMolecules
     }
     for name in measured.further:
         assert model.molecules is not None
-        standard = model.molecules.standard(name, [*filter(None, columns[name])])
-        columns[name] = [standard.get(cell, "") for cell in columns[name]]
+        columns[name] = model.molecules.keys(name, columns[name])
     rows = zip(part["nearest_smiles"], *map(columns.get, measured.further), strict=True)
     new = [
         similarity < 1 or row not in measured.rows or key != molecule_key(row[0], level)

@@ -335,16 +335,6 @@ def draw_resamples(n: int, resamples: int, seed: int) -> np.ndarray:  # uint8 (R
     return counts
 
 
-def numbered(molecules: np.ndarray) -> np.ndarray:
-    """Number the molecules from 0 in the order of their first rows.
-
-    >>> numbered(np.array([7, 3, 7, 9])).tolist()
-    [0, 1, 0, 2]
-    """
-    _, first, index = np.unique(molecules, return_index=True, return_inverse=True)
-    return np.argsort(np.argsort(first))[index]
-
-
 def interval(scores: np.ndarray, level: float = 0.95) -> tuple[float, float] | None:
     """Return the percentile interval (Efron, "Nonparametric standard errors and confidence
     intervals", 1981) of the defined scores in resamples (R,); None if fewer than half are defined.

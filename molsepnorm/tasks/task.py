@@ -19,7 +19,6 @@ from molsepnorm.tasks.metrics import (
     Metric,
     draw_resamples,
     interval,
-    numbered,
     resampled_scores,
 )
 from molsepnorm.tasks.target import Target
@@ -237,7 +236,6 @@ class Task:
         predictions: np.ndarray,
         labels: np.ndarray,
         resamples: int = 1000,
-        seed: int = 0,
         minus: np.ndarray | None = None,
         only: Collection[str] = METRICS,
         molecules: np.ndarray | None = None,
@@ -260,9 +258,11 @@ class Task:
             molecules: (G,), the same number for rows of one molecule, which are drawn together; by
                 default each row is a molecule.
         """
+        import pandas as pd
+
         affordable = max(100, _MAX_COUNTS // max(len(labels), 1))
-        rows = np.arange(len(labels)) if molecules is None else numbered(molecules)
-        counts = draw_resamples(rows.max(initial=-1) + 1, min(resamples, affordable), seed)
+        rows = np.arange(len(labels)) if molecules is None else pd.factorize(molecules)[0]
+        counts = draw_resamples(rows.max(initial=-1) + 1, min(resamples, affordable), 0)
         counts = np.concatenate([np.ones((1, len(labels)), counts.dtype), counts[:, rows]])
         others = {}
         if minus is not None:

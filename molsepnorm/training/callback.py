@@ -94,9 +94,6 @@ class Callback:
     def on_end(self, result: TrainingResult) -> None:
         """Called when the run is finished or stopped."""
 
-    def on_failure(self, error: BaseException) -> None:
-        """Called instead of `on_end` when an error or Ctrl-C ends the run."""
-
 
 class StopWhen(Callback):
     """Stops the run after the first step at which a condition holds."""

@@ -285,21 +285,23 @@ class TrainConfig(_Section):
     def resolved(self) -> TrainConfig:
         """Return a copy with absolute paths, so that a run can be resumed from any folder."""
 
-        def absolute(section: Any) -> Any:
-            paths = {name: value for name, value in section if isinstance(value, Path)}
-            changes: dict[str, Any] = {name: path.resolve() for name, path in paths.items()}
-            if auxiliary := getattr(section, "auxiliary", {}):
-                changes["auxiliary"] = {path.resolve(): auxiliary[path] for path in auxiliary}
-            if structures := getattr(section, "structures", ()):
-                changes["structures"] = [path.resolve() for path in structures]
-            return section.model_copy(update=changes)
+        def absolute(value: Any) -> Any:
+            if isinstance(value, Path):
+                return value.resolve()
+            if isinstance(value, dict):
+                return {absolute(key): each for key, each in value.items()}
+            return [*map(absolute, value)] if isinstance(value, list) else value
 
         finetune = self.finetune
         models = {"start": finetune.start, "otherwise": finetune.otherwise}
         paths = {name: recorded_path(path) for name, path in models.items() if path is not None}
         finetune = finetune.model_copy(update=paths)
-        sections = {"data": absolute(self.data), "objective": absolute(self.objective)}
-        return self.model_copy(update=sections | {"finetune": finetune})
+        sections = {"data": self.data, "objective": self.objective}
+        changed = {
+            name: section.model_copy(update={key: absolute(value) for key, value in section})
+            for name, section in sections.items()
+        }
+        return self.model_copy(update=changed | {"finetune": finetune})
 
     def changed(self, settings: Mapping[str, Any]) -> TrainConfig:
         """Return a copy with other values of settings, given by their dotted names."""

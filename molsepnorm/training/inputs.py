@@ -24,7 +24,7 @@ from molsepnorm.molecules.featurize import descriptors
 from molsepnorm.molecules.featurize.descriptors import COUNTS, DESCRIPTORS, FAST_DESCRIPTORS, PAIRS
 from molsepnorm.molecules.featurize.smiles import oriented_mol
 from molsepnorm.tasks import NO_INPUTS, ExtraInputs, FeatureColumn
-from molsepnorm.tasks.inputs import FeatureKind, cell_text
+from molsepnorm.tasks.inputs import FeatureKind
 from molsepnorm.training.config import TrainConfig
 from molsepnorm.training.recipes import load_dataset
 from molsepnorm.workers import Workers
@@ -82,10 +82,7 @@ def fit_molecules(
     if start is not None:
         network = body_of(start.network, start.encoding.molecule_features).to("cpu")
     rows = dataset.splits["train"]
-    cells = {
-        each.name: [*filter(None, (cell_text(dataset.columns[each.name][row]) for row in rows))]
-        for each in columns
-    }
+    cells = {each.name: [dataset.columns[each.name][row] for row in rows] for each in columns}
     return MoleculeColumns.fit(columns, cells, network, dataset.store.featurizer, level)
 
 
@@ -96,9 +93,7 @@ def about_molecules(dataset: Dataset, molecules: MoleculeColumns | None) -> Iter
     if molecules is None or not len(test):
         return
     for name in molecules.widths:
-        cells = [cell_text(cell) for cell in dataset.columns[name]]
-        standard = molecules.standard(name, [*filter(None, cells)])
-        keys = np.array([standard.get(cell, "") for cell in cells], dtype=object)
+        keys = np.array(molecules.keys(name, dataset.columns[name]), dtype=object)
         known = {*keys[dataset.splits["train"]]}
         new = sum(key not in known for key in keys[test])
         yield f"{new:,} of {len(test):,} test rows have a molecule in '{name}' that training lacks."

@@ -196,15 +196,11 @@ def _train(
         epochs = config.run.model_copy(update={"epochs": trainer.progress.epochs})
         began = config.model_copy(update={"run": epochs})
         path = None if run is None else run.path
-        try:
-            callback.on_start(began, prepared.dataset, prepared.model, path)
-            if not resume:
-                trainer.start()
-            result = _end(trainer, path, trainer.fit())
-            callback.on_end(result)
-        except BaseException as error:
-            callback.on_failure(error)
-            raise
+        callback.on_start(began, prepared.dataset, prepared.model, path)
+        if not resume:
+            trainer.start()
+        result = _end(trainer, path, trainer.fit())
+        callback.on_end(result)
         return result
 
 
@@ -234,7 +230,7 @@ def _complete(trainer: Trainer) -> Metrics | None:
         added = with_own_networks(config, chosen, kernel, examples, callback)
         if added is None:
             return None
-        chosen, own = added.model, added.about
+        chosen, own = added
         if progress.kept_epoch:
             trained = dict.fromkeys(networks_of(chosen.parts), chosen.network)
             chosen = refit_kernels(chosen, examples, trainer.dataset.splits["train"], trained)

@@ -70,12 +70,16 @@ def score(dataset: Dataset, task: Task, predictions: Predictions) -> dict[str, A
     rows, test = predictions.graphs["test"], predictions.values["test"]
     labels, molecules = exact[rows], scored_together(dataset)[rows]
     constant = np.tile(task.baseline_prediction(exact[dataset.splits["train"]]), (len(labels), 1))
+
+    def difference(others: np.ndarray, scores: Scores, **only: Any) -> dict[str, Gap]:
+        paired = task.intervals(test, labels, molecules=molecules, minus=others, **only)
+        return gaps(entries["test"], scores, paired)
+
     entries["test_constant"] = json_scores(task.scores(constant, labels))
     entries["test_interval_95"] = task.intervals(test, labels, molecules=molecules)
     entries["headlines"] = list(task.headlines)
     compared = {*task.headlines, *replace(task, metric="loss").headlines, "log_loss"}
-    paired = task.intervals(test, labels, molecules=molecules, minus=constant, only=compared)
-    entries["constant_difference"] = gaps(entries["test"], entries["test_constant"], paired)
+    entries["constant_difference"] = difference(constant, entries["test_constant"], only=compared)
     entries["labels"] = dataset.about_labels({**dataset.splits, **predictions.graphs})
     entries["label_errors"] = _noise_scores(dataset, task, labels, test, rows)
     if forest := predictions.forest:
@@ -83,13 +87,11 @@ def score(dataset: Dataset, task: Task, predictions: Predictions) -> dict[str, A
             split: json_scores(task.scores(forest[split], exact[predictions.graphs[split]]))
             for split in ("val", "test")
         }
-        paired = task.intervals(test, labels, molecules=molecules, minus=forest["test"])
         entries["baseline"] = ForestScores(**scores)
-        entries["baseline_difference"] = gaps(entries["test"], scores["test"], paired)
+        entries["baseline_difference"] = difference(forest["test"], scores["test"])
     if others := predictions.without_own:
         entries["test_without_own"] = json_scores(task.scores(others["test"], labels))
-        paired = task.intervals(test, labels, molecules=molecules, minus=others["test"])
-        entries["own_difference"] = gaps(entries["test"], entries["test_without_own"], paired)
+        entries["own_difference"] = difference(others["test"], entries["test_without_own"])
     return entries
 
 
@@ -136,11 +138,10 @@ def about_split(data: DataConfig, dataset: Dataset) -> dict[str, Any]:
     ids = np.arange(len(dataset.store)) if data.dataset else dataset.molecule_ids
     sizes = {name: len(np.unique(ids[part])) for name, part in parts.items()}
     entries: dict[str, Any] = {"molecules": sizes}
-    if "test" in parts:
-        exact = np.isfinite(dataset.exact_labels[parts["test"]])
-        units = ids if data.dataset else scored_together(dataset)
-        counts = (len(np.unique(units[parts["test"][known]])) for known in exact.T)
-        entries["labelled_test"] = dict(zip(dataset.target_names, counts, strict=True))
+    exact = np.isfinite(dataset.exact_labels[parts["test"]])
+    units = ids if data.dataset else scored_together(dataset)
+    counts = (len(np.unique(units[parts["test"][known]])) for known in exact.T)
+    entries["labelled_test"] = dict(zip(dataset.target_names, counts, strict=True))
     if (name := split_name(data)) is not None:
         entries["split"] = name
     if dataset.smiles is not None:

@@ -131,7 +131,7 @@ def train_best(
     best, run = tuning.best, RunFolder(tuning.folder / "best")
     if best is None:
         raise ConfigError(f"{tuning.folder} has no complete trial: continue the search first")
-    begun = run.checkpoint.exists() or run.members.exists()
+    begun = run.has_begun
     if begun and load_config(config=run.config) != best.resolved():
         raise ConfigError(
             f"{run.path} has other settings than the best trial, which happens when trials are "

@@ -31,7 +31,7 @@ from molsepnorm.tuning.result import TrialRecord, Tuning, write_files
 
 _SECTIONS = ("model", "optim", "finetune", "run")
 _NOT_TUNED = {
-    *("seed", "device", "threads", "precision", "step", "metric", "budget", "baseline", "blend"),
+    *("seed", "device", "threads", "precision", "metric", "budget", "baseline", "blend"),
     *("ensemble", "refit", "start", "weights_sha256", "allow_leak"),
 }
 """Settings of `run` and `finetune` that all trials share."""

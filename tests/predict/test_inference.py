@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from molsepnorm.data.batching.collate import GraphTensors
+from molsepnorm.model.parts import network
 from molsepnorm.molecules import featurize
 from molsepnorm.molecules.encodings import EncodingSpec, encode
 from molsepnorm.nn import Graphormer, GraphormerConfig
@@ -55,11 +56,12 @@ def one_by_one(model: Graphormer, tensors: GraphTensors, graphs: np.ndarray) -> 
 @pytest.mark.claim("Predictions keep the order of the input and have the labels' units.")
 @pytest.mark.parametrize("batch_size", [4, 256])
 def test_batches_give_the_outputs_of_single_molecules(
-    model: Graphormer, tensors: GraphTensors, batch_size: int
+    model: Graphormer, tensors: GraphTensors, batch_size: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """They are in the order of the indices, which may repeat or leave out molecules."""
+    monkeypatch.setitem(network._LIMITS, "cpu", (batch_size, network._LIMITS["cpu"][1]))
     for graphs in (np.arange(9), np.array([4, 0, 8, 0, 7, 2]), np.array([5])):
-        outputs = infer(model, tensors, graphs, batch_size)
+        outputs = infer(model, tensors, graphs)
         expected = one_by_one(model, tensors, graphs)
         assert (expected.amax(0) - expected.amin(0)).min() > 0.05 or len(graphs) == 1
         torch.testing.assert_close(outputs, expected, rtol=1e-5, atol=1e-5)
@@ -72,9 +74,9 @@ def test_the_mode_is_restored_and_nothing_is_trained(
     """Inference runs in evaluation mode, leaves the mode and all state as they were."""
     model.train(training)
     before = {name: value.clone() for name, value in model.state_dict().items()}
-    outputs = infer(model, tensors, np.arange(9), batch_size=4)
+    outputs = infer(model, tensors, np.arange(9))
     assert all(module.training == training for module in model.modules())
     assert not outputs.requires_grad
     for name, value in model.state_dict().items():
         assert torch.equal(value, before[name]), name
-    torch.testing.assert_close(outputs, infer(model, tensors, np.arange(9), batch_size=4))
+    torch.testing.assert_close(outputs, infer(model, tensors, np.arange(9)))

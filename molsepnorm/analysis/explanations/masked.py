@@ -151,7 +151,7 @@ def with_atoms(whole: OtherInput, molecules: MoleculeColumns | None, cell: str) 
     training molecules, and absent descriptors are their mean."""
     if molecules is None or molecules.network is None or whole.name not in molecules.projections:
         return whole
-    text = molecules.standard(whole.name, [cell]).get(cell, "")
+    (text,) = molecules.keys(whole.name, [cell])
     shares, smiles = zip(*components(text), strict=True)
     try:
         forms = [*map(traced, smiles)]

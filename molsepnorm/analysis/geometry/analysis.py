@@ -36,6 +36,7 @@ from molsepnorm.tasks.metrics import mean_and_sd
 from molsepnorm.training.evaluation import select
 from molsepnorm.training.recipes import load_config
 from molsepnorm.training.run_folder.folder import RunFolder
+from molsepnorm.training.scoring import drawn
 
 TOKEN, ATOMS = "graph token", "mean of atoms"  # as in `analysis.observe.layer_embeddings`
 
@@ -188,19 +189,14 @@ def load_models(
             model, dataset, extra, _, graphs, _ = select(
                 run, data, split, default="val", labelled=False
             )
-        if len(graphs) > max_molecules:
-            rng = np.random.default_rng(0)
-            graphs = np.sort(rng.choice(graphs, max_molecules, replace=False))
+        graphs = drawn(graphs, max_molecules)
         if dataset.targets and not model.task.targets:  # pre-trained without labels
             task = Task.fit(dataset.targets, dataset.labels, "loss", strict=False)
             model = replace(model, task=task, weights=np.ones(1))
-        labels = dataset.labels[graphs]
-        if dataset.bounds is not None:
-            labels = np.where(dataset.bounds[graphs], np.nan, labels)
         smiles = dataset.source_smiles
         if smiles is not None:
             smiles = tuple(smiles[row] for row in dataset.store.rows[graphs])
-        molecules = dataset.store, graphs, labels, smiles, extra
+        molecules = dataset.store, graphs, dataset.exact_labels[graphs], smiles, extra
         models.append(ModelOnMolecules(names[run], groups[group], model, *molecules))
     return models
 

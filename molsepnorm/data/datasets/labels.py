@@ -87,12 +87,6 @@ class Labels:
     def names(self) -> tuple[str, ...]:
         return tuple(target.name for target in self.targets)
 
-    def without_issues(self) -> Labels:
-        """Return the labels, or raise a `DataError` about the first cell that is no label."""
-        if self.issues:
-            raise DataError(self.issues[0].message)
-        return self
-
 
 def read_labels(table: Columns, dtype: type[np.floating] = np.float64) -> Labels:
     """Return the labels of a table in numbers of this type.

@@ -65,7 +65,8 @@ class Rows:
         """Return the rows if all can be used; otherwise raise the first error."""
         for _, error in self.refusals:
             raise error
-        self.labels.without_issues()
+        for issue in self.labels.issues:
+            raise DataError(issue.message)
         return self
 
     def dataset(

@@ -145,7 +145,6 @@ def infer(
     network: nn.Module,
     tensors: GraphTensors,
     graphs: np.ndarray,
-    batch_size: int | None = None,
     precision: Precision = "fp32",
     call: Callable[[GraphBatch], Tensor] | None = None,
 ) -> Tensor:  # float32 (G, …), (G, O) by default
@@ -156,17 +155,13 @@ def infer(
     Args:
         network: a network on the device of the tensors.
         graphs: int [G], indices of the molecules.
-        batch_size: maximum batch size; the default depends on the device.
         call: function from a batch to a row for each molecule; by default the network.
     """
     if not len(graphs):
         return torch.empty(0, 0)
     device = tensors.num_atoms.device
     limits = _LIMITS.get(device.type, _LIMITS["cuda"])
-    sizes = tensors.sizes[graphs]
-    batches = list(
-        size_sorted_batches(np.arange(len(graphs)), sizes, batch_size or limits[0], limits[1])
-    )
+    batches = list(size_sorted_batches(np.arange(len(graphs)), tensors.sizes[graphs], *limits))
     was_training = network.training
     network.eval()
     try:

@@ -158,7 +158,6 @@ def with_network_share(model: PropertyModel, examples: Examples) -> PropertyMode
     if is_network.all() or not is_network.any():
         return model
     dataset = examples.dataset
-    assert dataset is not None
     val, halves = dataset.splits["val"], []
     for used in (~is_network, is_network):
         weights = np.where(used[:, None], model.weights, 0.0)

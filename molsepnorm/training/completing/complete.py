@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
+import pandas as pd
 
 from molsepnorm.data.datasets.dataset import Dataset
 from molsepnorm.errors import InvalidMolecule
@@ -20,8 +21,6 @@ from molsepnorm.tasks import Target, Task
 from molsepnorm.tasks.calibration import Calibration, ClassSets, Intervals, quantile
 from molsepnorm.tasks.domain import GRID, Domain
 from molsepnorm.tasks.domain import compared as compared_molecules
-from molsepnorm.tasks.inputs import cell_text
-from molsepnorm.tasks.metrics import numbered
 from molsepnorm.tasks.molecule_errors import describe_miss, mean_errors, miss, relative_errors
 from molsepnorm.training import scoring
 from molsepnorm.training.callback import Callback
@@ -64,7 +63,6 @@ def complete(
     those of the first fit. The result is on the CPU, or None if a callback stopped the second fit.
     """
     dataset = examples.dataset
-    assert dataset is not None
     again = refit_networks(config, chosen, kernel, examples, fits, callback)
     if again is None:
         return None
@@ -243,9 +241,10 @@ def _fit_domain(
             near = nearest_labelled(
                 own_bits, known_bits, compared_molecules(dataset.labels[known])
             )[1]
-            molecules = dataset.molecule_ids[rows]
-            errors[split] = _by_molecule(every[compared], molecules)
-            similarity[split] = _by_molecule(near, molecules)
+            errors[split], similarity[split] = (
+                pd.DataFrame(each).groupby(dataset.molecule_ids[rows], sort=False).mean().to_numpy()
+                for each in (every[compared], near)
+            )
     except InvalidMolecule:  # the text of another package's featuriser
         return model, None
     if not len(similarity["val"]):
@@ -279,7 +278,7 @@ def _lowest_further(
     ones, see `TrainingMolecules.distinct_further`, by column."""
     lowest = {}
     for name, distinct in known.items():
-        cells = [cell_text(dataset.columns[name][row]) for row in val]
+        cells = [dataset.columns[name][row] for row in val]
         near = molecules.nearest(name, cells, *distinct)[0]
         lowest[name] = float(near[~np.isnan(near)].min(initial=1.0))
     return lowest
@@ -291,16 +290,6 @@ def _errors(task: Task, dataset: Dataset, predictions: Predictions, split: str) 
     parts = zip(task.targets, labels.T, task.columns(), strict=True)
     errors = [miss(target, truth, values[:, columns]) for target, truth, columns in parts]
     return np.stack(errors, axis=1)
-
-
-def _by_molecule(values: np.ndarray, molecules: np.ndarray) -> np.ndarray:  # (n, T) -> (m, T)
-    """Return the mean of the finite values of each molecule, in the order of their first rows."""
-    index = numbered(molecules)
-    known = np.isfinite(values)
-    sums = [np.bincount(index, column) for column in np.where(known, values, 0).T]
-    counts = [np.bincount(index, column) for column in known.T]
-    with np.errstate(invalid="ignore"):
-        return np.stack(sums, axis=1) / np.stack(counts, axis=1)
 
 
 def _error_by_similarity(similarity: np.ndarray, errors: np.ndarray) -> list[Bin]:  # (m,), (m,)
@@ -336,7 +325,6 @@ def _molecules(
     further = {}
     if model.molecules is not None:
         for name in model.molecules.widths:
-            cells = [cell_text(dataset.columns[name][row]) for row in rows]
-            standard = model.molecules.standard(name, [*filter(None, cells)])
-            further[name] = tuple(standard.get(cell, "") for cell in cells)
+            cells = [dataset.columns[name][row] for row in rows]
+            further[name] = tuple(model.molecules.keys(name, cells))
     return TrainingMolecules(texts, bits, labels, bounds, further)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import NamedTuple
 
 import numpy as np
 
@@ -31,25 +30,20 @@ _LABELS = 200  # training labels from which on a target has its own network
 _MOST = 8  # such targets of a table that has own networks by default
 
 
-class WithOwn(NamedTuple):
-    model: PropertyModel
-    about: dict[str, OwnNetwork]  # by target
-
-
 def with_own_networks(
     config: TrainConfig,
     model: PropertyModel,
     kernel: KernelPart | None,
     examples: Examples,
     callback: Callback,
-) -> WithOwn | None:
+) -> tuple[PropertyModel, dict[str, OwnNetwork]] | None:
     """Train a network on each target alone, and split the weight of the common network with it.
 
     `kernel` is that of the start, see `kernel_of_start`. An own network has the start, the seed and
     the number of epochs of the common one, and trains on the molecules with a label of its target.
-    Its share (`best_shares`) is 1/2 before. The result is None if a callback stopped a fit.
+    Its share (`best_shares`) is 1/2 before. Return the model and the own networks by target, or
+    None if a callback stopped a fit.
     """
-    assert examples.dataset is not None
     common = model.network_part
     names = _targets(config, examples.dataset)
     if kernel is None or common is None or not names:
@@ -59,7 +53,7 @@ def with_own_networks(
                 f"and {_LABELS} training labels, a pre-trained network, at least one epoch, and no "
                 "--budget."
             )
-        return WithOwn(model, {})
+        return model, {}
     place = model.parts.index(common)
     added, about, weights = list[Part](), dict[str, OwnNetwork](), model.weights
     for name in names:
@@ -86,7 +80,7 @@ def with_own_networks(
             weights = np.vstack([weights, row])
             weights[place, number] *= 1 - share
             added.append(network)
-    return WithOwn(model.with_parts([*model.parts, *added], weights), about)
+    return model.with_parts([*model.parts, *added], weights), about
 
 
 def fits_of(
@@ -109,7 +103,6 @@ def without_own(
     is_own = [isinstance(part, NetworkPart) and next(own) for part in chosen.parts]
     if not any(is_own):
         return {}
-    assert examples.dataset is not None
     weights = np.where(is_own, 0.0, 1.0) / (len(is_own) - sum(is_own))
     plain = with_network_share(chosen.with_parts(chosen.parts, weights), examples)
     models = {"val": plain, "test": final.with_parts(final.parts, plain.weights)}

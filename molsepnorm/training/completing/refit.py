@@ -64,7 +64,6 @@ def refit_networks(
     """
     if kernel is None or not fits or not config.run.refit:
         return model
-    assert examples.dataset is not None
     networks = [part for part in model.parts if isinstance(part, NetworkPart)]
     again = dict[Part, Part]()
     for part, fit in zip(networks, fits, strict=True):
@@ -91,7 +90,6 @@ def from_start(
     train: Callable[[Trainer], Result],
 ) -> Result:
     """Return what `train` makes of a trainer of a network like `part` before its first fit."""
-    assert examples.dataset is not None
     changes: dict[str, Any] = {"run": config.run.model_copy(update={"seed": fit.seed})}
     if fit.target is not None:
         changes["optim"] = config.optim.model_copy(update={"task_weights": {}})

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -31,8 +31,8 @@ class Examples:
     graphs: GraphTensors  # as the network that is trained reads them
     labels: Tensor  # float32 [G, T]
     weights: Tensor | None  # float32 [G, T]; None if all labels have the same weight
-    arrays: Mapping[str, Tensor] = field(default_factory=dict)  # of `Objective.prepare`
-    dataset: Dataset | None = None  # without a data set, all molecules differ
+    arrays: Mapping[str, Tensor]  # of `Objective.prepare`
+    dataset: Dataset
 
     @staticmethod
     def of(

@@ -23,6 +23,7 @@ from molsepnorm.training.config import PretrainingConfig, TrainConfig
 from molsepnorm.training.distributed import DistributedContext
 from molsepnorm.training.inputs import structure_features
 from molsepnorm.training.objectives.objective import Examples, Objective, refuse_metric
+from molsepnorm.training.scoring import drawn
 
 _LOSSES = "teacher", "descriptors"  # the settings that hold their weights
 _LIMIT = 6.0  # of standardised values, so that rare extreme ones do not dominate
@@ -65,10 +66,7 @@ class Regression(nn.Module):
 def clipped_scaling(values: np.ndarray, train: np.ndarray) -> np.ndarray:  # (2, D)
     """Return mean and standard deviation (1 if it is 0) of each column, limited to its 0.1st and
     99.9th percentile."""
-    sample = train
-    if len(train) > _SAMPLE:
-        sample = np.random.default_rng(0).choice(train, _SAMPLE, replace=False)
-    chosen = values[np.sort(sample)].astype(np.float64)
+    chosen = values[np.sort(drawn(train, _SAMPLE))].astype(np.float64)
     empty = np.isnan(chosen).all(axis=0)
     chosen[:, empty] = 0.0
     low, high = np.nanpercentile(chosen, _TAILS, axis=0)

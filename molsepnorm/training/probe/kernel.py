@@ -79,10 +79,8 @@ class Compared(NamedTuple):
     """uint8 (n, P): atom-pair counts."""
     columns: Tensor
     """(n, C): the standardised cells of the feature columns."""
-    column_widths: Sequence[int]
-    """Number of cells of each feature column."""
-    of_molecules: np.ndarray
-    """bool (C,): see `ExtraInputs.of_molecules`."""
+    reads: ExtraInputs
+    """The inputs, which say what the columns are."""
     column_weights: Sequence[float] | None = None
     """Weight of each column; None if the weights are still to be chosen."""
 
@@ -94,7 +92,7 @@ class Compared(NamedTuple):
     @property
     def each_column(self) -> tuple[Tensor, ...]:
         """The cells of each feature column, in double precision."""
-        return self.columns.double().split(self.column_widths, dim=1)
+        return self.columns.double().split(self.reads.column_widths, dim=1)
 
 
 class Regression(NamedTuple):
@@ -114,15 +112,6 @@ class Regression(NamedTuple):
     """Mean over the targets of the leave-one-out error, relative to the labels' variance."""
     left_out: np.ndarray
     """float64 (n, O): see `LinearModel.left_out`; NaN where it has none."""
-
-
-class LeftOut(NamedTuple):
-    """The outputs for the molecules of a regression by regressions without them."""
-
-    molecules: np.ndarray
-    """int64 (n,)."""
-    outputs: np.ndarray
-    """float64 (n, O): see `Regression.left_out`."""
 
 
 def kernel_regression(
@@ -205,14 +194,14 @@ def _column_weights(embedded: Embedded, task: Task, compared: Compared) -> Seque
     each column, on at most `_MAX_WEIGHED` molecules. Rows of a molecule under other conditions are
     left out together, so the error is the one for a new molecule.
     """
-    count = len(compared.column_widths)
+    count = len(compared.reads.column_widths)
     if not count:
         return ()
     most = np.cbrt(_MAX_WEIGHING / (count * _num_decomposed(embedded, task)))
     size = min(_MAX_WEIGHED, int(most), len(embedded.inputs))
     rng = np.random.default_rng(0)
     rows = rng.choice(len(embedded.inputs), size, replace=False)
-    if compared.of_molecules.any():  # rows of one molecule show what another solvent changes
+    if compared.reads.of_molecules.any():  # rows of one molecule show what another solvent changes
         numbers = np.unique(embedded.molecule_ids, return_inverse=True)[1]
         rows = np.argsort(rng.permutation(numbers.max() + 1)[numbers], kind="stable")[:size]
     every, part, compared = np.arange(size), embedded.some(rows), compared.of(rows)
@@ -226,8 +215,8 @@ def _column_weights(embedded: Embedded, task: Task, compared: Compared) -> Seque
             kernel *= 1 - weight + weight * factor
         return _error(_solve(kernel, every, task, part)[0])
 
-    first = np.cumsum(compared.column_widths) - compared.column_widths
-    are_molecules = compared.of_molecules[first]
+    widths = compared.reads.column_widths
+    are_molecules = compared.reads.of_molecules[np.cumsum(widths) - widths]
     choices = [_MOLECULE_WEIGHTS if each else _COLUMN_WEIGHTS for each in are_molecules]
     weights = (0.0,) * count
     for column in [*range(count)] * 2:
@@ -333,7 +322,7 @@ def fit_kernel(
     assert part is not None
     network = body_of(part.network, model.encoding.molecule_features)
     needs_counts = inputs.morgan <= part.reads.morgan
-    fitted, _ = _fitted(network, model.task, examples, train, inputs, needs_counts)
+    fitted, *_ = _fitted(network, model.task, examples, train, inputs, needs_counts)
     return model.with_parts([fitted], [1.0])
 
 
@@ -352,9 +341,10 @@ def fit_out_of_fold(
         groups: (G,); molecules with the same number are left out together.
     """
     network, task = body_of(model.network, model.encoding.molecule_features), model.task
-    fitted, found = _fitted(network, task, examples, train, inputs, False, groups=groups)
+    known = network, task, examples, train, inputs, False
+    fitted, molecules, outputs = _fitted(*known, groups=groups)
     left_out = np.full((len(groups), task.outputs), np.nan, dtype=np.float32)
-    left_out[found.molecules] = task.predictions(torch.from_numpy(found.outputs).float()).numpy()
+    left_out[molecules] = task.predictions(torch.from_numpy(outputs).float()).numpy()
     return model.with_parts([fitted], [1.0]), left_out
 
 
@@ -375,8 +365,7 @@ def left_out_by_structure(
     every, none = np.arange(len(labels)), np.empty(0)
     inputs, weights = described.double().numpy(), np.ones(labels.shape)
     embedded = Embedded(inputs, none, none, labels, weights, every, groups)
-    about_columns = reads.column_widths, reads.of_molecules
-    features = Compared(counts, described[:, :0], pairs, cells, *about_columns)
+    features = Compared(counts, described[:, :0], pairs, cells, reads)
     return kernel_regression(embedded, task, features, needs_counts=True).left_out
 
 
@@ -407,9 +396,10 @@ def _fitted(
     needs_counts: bool,
     before: KernelRegression | None = None,
     groups: np.ndarray | None = None,
-) -> tuple[KernelPart, LeftOut]:
+) -> tuple[KernelPart, np.ndarray, np.ndarray]:
     """Return the best kernel regression, which treats feature columns as the one before, if any,
-    and reads as many channels, and its outputs without the groups (G,) of the molecules."""
+    and reads as many channels, its molecules, int64 (n,), and its outputs for them without their
+    groups (G,), float64 (n, O)."""
     channels = network.layers_width if before is None else len(before.mean)
     call = partial(network.embed_layers, channels=channels)
     embedded = Embedded.of(network, call, examples, train, task, groups)
@@ -426,8 +416,7 @@ def _fitted(
     counts, descriptors, pairs, columns = compared(own)
     described = standardised(descriptors, center, scale)
     cells = standardised(columns, column_mean, column_scale)
-    about_columns = reads.column_widths, reads.of_molecules, weights
-    every = Compared(counts, described, pairs, cells, *about_columns)
+    every = Compared(counts, described, pairs, cells, reads, weights)
     found = kernel_regression(embedded, task, every, needs_counts)
     kept = found.compared.of(found.centers)
     if not kept.counts.shape[1]:
@@ -453,7 +442,7 @@ def _fitted(
         for name, values in content.items():
             regression.get_buffer(name).copy_(torch.as_tensor(values))
     part = KernelPart(network, regression.to(network.embedding.graph_token.device).eval())
-    return part, LeftOut(embedded.molecules, found.left_out)
+    return part, embedded.molecules, found.left_out
 
 
 def _percentile_scaling(values: np.ndarray) -> tuple[Tensor, Tensor]:

@@ -270,9 +270,7 @@ class Embedded:
         if examples.weights is not None:
             configured = examples.weights[torch.from_numpy(train).to(device)]
             weights = weights * configured.cpu().double().numpy()
-        if groups is None and examples.dataset is not None:
-            groups = examples.dataset.together
-        ids = train if groups is None else groups[train]
+        ids = (examples.dataset.together if groups is None else groups)[train]
         return Embedded((inputs - mean) / scale, mean, scale, labels, weights, train, ids)
 
     @cached_property

@@ -31,7 +31,10 @@ def table_of(columns: dict[str, list[str]]) -> pd.DataFrame:
 
 def read(columns: dict[str, list[str]], **settings) -> Labels:
     config = DataConfig(table=TABLE, **settings)
-    return read_labels(Columns.of(table_of(columns), config)).without_issues()
+    labels = read_labels(Columns.of(table_of(columns), config))
+    for issue in labels.issues:
+        raise DataError(issue.message)
+    return labels
 
 
 def values(labels: Labels) -> list:

@@ -81,10 +81,11 @@ def objective_of(config) -> tuple[Pretraining, object]:
     dataset = Pretraining.prepare(config, dataset, lambda done, of: None)
     arrays = {name: torch.from_numpy(np.array(a)) for name, a in dataset.arrays.items()}
     inputs = Inputs.of(dataset.store)
-    examples = Examples(inputs, inputs.graphs, torch.zeros(len(dataset.store), 0), None)
+    none = torch.zeros(len(dataset.store), 0)
+    examples = Examples(inputs, inputs.graphs, none, None, arrays, dataset)
     network = far_from_initial(replace(architecture(config), outputs=0))
     model = PropertyModel.of(network, "zinc", Task((), "loss"))
-    return Pretraining(model, replace(examples, arrays=arrays), config), dataset
+    return Pretraining(model, examples, config), dataset
 
 
 # The losses of descriptors and of a teacher
@@ -101,7 +102,7 @@ def descriptors():
     arrays = {"descriptors": values, "descriptors_scaling": scaling}
     arrays = {name: torch.from_numpy(array) for name, array in arrays.items()}
     torch.manual_seed(0)
-    loss = Regression(5, Examples(None, None, None, None, arrays), "descriptors", share=0.3)
+    loss = Regression(5, Examples(None, None, None, None, arrays, None), "descriptors", share=0.3)
     return loss, values, scaling
 
 
