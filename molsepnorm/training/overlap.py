@@ -36,9 +36,12 @@ def with_unseen_start(config: TrainConfig, dataset: Dataset) -> tuple[TrainConfi
         f"{start} was trained on measurements of {counted(len(known), 'molecule')} of the "
         f"validation and test splits, so training starts from {other}."
     )
+    return with_other_start(config), replace(dataset, warnings=(*dataset.warnings, warning))
+
+
+def with_other_start(config: TrainConfig) -> TrainConfig:
     kept = {f"model.{name}": getattr(config.model, name) for name in FREE}
-    config = config.changed({**kept, "finetune.start": str(other)})
-    return config, replace(dataset, warnings=(*dataset.warnings, warning))
+    return config.changed({**kept, "finetune.start": str(config.finetune.otherwise)})
 
 
 def about_overlap(dataset: Dataset, config: TrainConfig) -> tuple[int, str]:

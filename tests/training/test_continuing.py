@@ -17,7 +17,7 @@ from molsepnorm.model.training_molecules import TRAINING_FILE
 from molsepnorm.molecules.featurize.smiles import canonical_smiles
 from molsepnorm.nn import Graphormer, GraphormerConfig
 from molsepnorm.tasks import Target, Task
-from molsepnorm.training import evaluate, load_config, train
+from molsepnorm.training import evaluate, load_config, train, train_replicates
 from molsepnorm.training.overlap import trained_on_before
 from molsepnorm.training.start import require_same_meaning
 from runs import split_rows, stop_at
@@ -69,7 +69,8 @@ def test_molecules_that_the_start_was_trained_on_are_counted(configure, tmp_path
 
 @pytest.mark.parametrize("known", [0, 1, 9])
 def test_a_start_that_knows_the_scored_molecules_is_replaced(configure, tmp_path, known):
-    """By `finetune.otherwise`, if it knows more than 5 % of them; a resumed run stays with it."""
+    """By `finetune.otherwise`, if it knows more than 5 % of them; a resumed run stays with it. The
+    same benchmark again trains nothing."""
     models = {}
     for name in ("first", "second"):
         config = configure(ONE | {"run.seed": len(name)})
@@ -95,6 +96,9 @@ def test_a_start_that_knows_the_scored_molecules_is_replaced(configure, tmp_path
     assert len(replaced) == (known == 9)
     metrics = train(folder=run, resume=True).metrics  # both models have the same training rows
     assert metrics.get("molecules_trained_on_before", 0) == known
+    series = config.changed({"run.epochs": None}), tmp_path / "series"
+    first, again = (train_replicates(*series, seeds=[0]) for _ in range(2))
+    assert first.runs == again.runs
 
 
 @pytest.mark.parametrize("levels", [("none", "parent"), ("parent", "none"), ("none", "none")])

@@ -27,6 +27,7 @@ from molsepnorm.training.callback import Callback
 from molsepnorm.training.config import TrainConfig
 from molsepnorm.training.inputs import training_dataset
 from molsepnorm.training.objectives import OBJECTIVES
+from molsepnorm.training.overlap import with_other_start
 from molsepnorm.training.recipes import load_config, load_dataset
 from molsepnorm.training.results.metrics import Metrics
 from molsepnorm.training.run import train
@@ -130,7 +131,7 @@ def _require_several(config: TrainConfig, splits: int) -> None:
 def _require_ready(configs: Mapping[RunFolder, TrainConfig], several_splits: bool) -> None:
     """Check, before hours of training, that existing runs fit and that new ones are trainable."""
     for run, config in configs.items():
-        if run.config.exists() and load_config(config=run.config) != config.resolved():
+        if run.config.exists() and not _began_with(run, config):
             message = f"{run.path} is a run of another configuration: choose another folder"
             raise ConfigError(message)
     first, *_ = configs.values()
@@ -153,6 +154,17 @@ def _require_ready(configs: Mapping[RunFolder, TrainConfig], several_splits: boo
         except DataError as error:
             name = "split" if config.data.folds is None else "fold"
             raise DataError(f"{name} {fold} (counted from 0) cannot be trained: {error}") from error
+
+
+def _began_with(run: RunFolder, config: TrainConfig) -> bool:
+    """Return whether a run has this configuration. Its data determine the default number of epochs,
+    and which of two models it starts from."""
+    began = load_config(config=run.config)
+    if config.run.epochs is None:
+        config = config.changed({"run.epochs": began.run.epochs})
+    if config.finetune.otherwise is not None and began.finetune.otherwise is None:
+        config = with_other_start(config)
+    return began == config.resolved()
 
 
 def _summary(config: TrainConfig, runs: dict[str, dict[str, Any]], seeds: int) -> dict[str, Any]:
