@@ -273,7 +273,7 @@ class Suggested(NamedTuple):
     ranked_by: str  # the formula of the value
     rows: int  # candidates in the table
     chosen: int
-    known: int  # candidates that are training molecules, which are left out
+    measured: int  # candidates whose training labels have all goals, which are left out
     failed: int  # rows that cannot be predicted
     rejected: Path  # the file with these rows
 
@@ -316,7 +316,9 @@ def suggest(
         raise ConfigError(
             "suggest needs Predictor(…, level=0.9, domain=True), exploit from 0 to 1 and a count"
         )
-    value, measured = Acquisition.of(model, goals), model.training_molecules()
+    value, known = Acquisition.of(model, goals), model.training_molecules()
+    labels = known.labels[:, [goal.target for goal in goals]]
+    measured = known.some(np.flatnonzero(np.isfinite(labels).all(axis=1)))
     table = TableRows(chunks, smiles_column, source, on_invalid, model.inputs.names)
     if table.is_empty:
         raise DataError(f"{source} has no rows: give a table of candidates")
@@ -324,7 +326,7 @@ def suggest(
     table.check(["rank", *columns, *_ADDED, ERROR])
     place, header = table.smiles_place, table.header
     rejected = output.with_name(f"{output.name.split('.')[0]}-rejected{''.join(output.suffixes)}")
-    pool, known = pd.DataFrame(), 0
+    pool, left_out = pd.DataFrame(), 0
     with open_table(rejected, [*header, ERROR], place) as reject:
         for rows, part in predictor.predicted(iter(table)):
             kept = [table.kept(*each) for each in zip(rows, part[ERROR], strict=True)]
@@ -334,7 +336,7 @@ def suggest(
             part = part.assign(acquisition=value(part), cells=kept, inputs=inputs)
             part = part[part[ERROR].isna()]
             new = _keyed(part, model, measured)
-            known += len(part) - len(new)
+            left_out += len(part) - len(new)
             pool = pd.concat([pool, new], ignore_index=True).drop_duplicates("key")
             best = pool["acquisition"].nlargest(_POOL).index
             pool = pool.loc[best.union(pool["similarity"].nsmallest(_POOL).index)]
@@ -351,11 +353,11 @@ def suggest(
         texts = cells(taken[[*columns, *_ADDED]], model.task.digits)
         for rank, (own, added) in enumerate(zip(taken["cells"], texts, strict=True), start=1):
             write([str(rank), *own, *added])
-    return Suggested(str(value), table.rows, len(taken), known, table.failed, rejected)
+    return Suggested(str(value), table.rows, len(taken), left_out, table.failed, rejected)
 
 
 def _keyed(part: pd.DataFrame, model: PropertyModel, measured: TrainingMolecules) -> pd.DataFrame:
-    """Return the rows that are no training molecules, or no training rows if the model reads
+    """Return the rows that are no measured molecules, or no measured rows if the model reads
     further molecules, with a text that is the same for all rows of a molecule and its feature
     columns."""
     inputs, level = part["inputs"], model.standardize

@@ -158,20 +158,28 @@ def chosen(predictor, path, table, **options):
 
 
 def candidates():
-    smiles = [*SMILES[:20], "C1CC", "OCC", "C[C@@H](N)C(=O)O", "OCCC", "N[C@@H](C)C(=O)O"]
+    smiles = [
+        *SMILES[:20],
+        "C1CC",
+        "OCC",
+        "C[C@@H](N)C(=O)O",
+        "OCCC",
+        "N[C@@H](C)C(=O)O",
+        "Oc1ccccc1",
+    ]
     return pd.DataFrame({"id": range(len(smiles)), "smiles": smiles}, dtype=str)
 
 
 def test_the_table_has_new_molecules_once_in_order_of_choice(predictor, tmp_path):
     """Training molecules in any spelling, repeats and invalid SMILES are left out; an enantiomer of
-    a training molecule is not."""
+    a training molecule, and one without a label of the goal, are not."""
     table = candidates()
     done, found, rejected = chosen(predictor, tmp_path / "batch.csv", table, count=100)
-    assert (done.rows, done.known, done.failed, done.chosen) == (25, 3, 1, 20)
+    assert (done.rows, done.measured, done.failed, done.chosen) == (26, 3, 1, 21)
     assert rejected["smiles"].tolist() == ["C1CC"]
     assert rejected["error"].notna().all()
-    assert found["rank"].tolist() == [*range(1, 21)]
-    assert "C[C@@H](N)C(=O)O" in found["smiles"].tolist()
+    assert found["rank"].tolist() == [*range(1, 22)]
+    assert {"C[C@@H](N)C(=O)O", "Oc1ccccc1"} < {*found["smiles"]}
     assert not {"CCO", "OCC", "OCCC", "N[C@@H](C)C(=O)O"} & {*found["smiles"]}
     own = predictor.to_frame(found["smiles"])
     for name in ("y_pred", "y_low", "y_high", "similarity"):
@@ -198,7 +206,7 @@ def test_what_cannot_be_chosen_from_is_refused(predictor, model, tmp_path):
     with pytest.raises(DataError, match="ring"):
         chosen(predictor, path, table, on_invalid="fail")
     done, found, rejected = chosen(predictor, tmp_path / "none.csv", table.assign(smiles="C1CC"))
-    assert (done.chosen, len(found), len(rejected)) == (0, 0, 25)
+    assert (done.chosen, len(found), len(rejected)) == (0, 0, 26)
     with pytest.raises(DataError, match="--over"):
         chosen(predictor, path, table, goals=goals_of(model, {"y": "max"}, over=1e6))
     assert not path.exists()
