@@ -46,6 +46,7 @@ if TYPE_CHECKING:
 _MAX_EPOCH_LINES = 20  # of a run without a terminal
 _BEST = 5  # trials that are listed
 _BEAT = 10.0  # seconds
+_AFTER = "Kernel regression, forest and scores"  # after the last epoch
 _KINDS = {"regression": "a number", "binary": "yes / no"}
 
 
@@ -121,6 +122,7 @@ class TrainingDisplay(_Display):
         ensemble = None if folder is None else RunFolder(folder).ensemble
         is_further_member, self.training = self.training and ensemble is not None, True
         self._metric, self._epochs = model.task.metric, config.run.length
+        self._column = config.data.smiles_column
         self._score = ""
         self._last_printed = 0  # epoch
         self._start: tuple[float, float] | None = None  # time and epoch of the first step
@@ -183,6 +185,8 @@ class TrainingDisplay(_Display):
             self._start = (time.perf_counter(), position)
         if done == 1:
             self._enter(f"{self._fit} {epoch + 1} of {self._epochs}")
+        if done == of and epoch + 1 == self._epochs:
+            self._enter(_AFTER)
         if self._live is not None:
             text = f"{self._fit} {epoch + 1}{_loss(loss)}{self._score}{self._speed(rate, position)}"
             self._live.update(self._bar, completed=position, text=text)
@@ -191,7 +195,7 @@ class TrainingDisplay(_Display):
         score = record.scores.get(self._metric, record.val_loss)
         self._score = f"  val {self._metric} {significant(score)}"
         if record.epoch == epochs:
-            self._enter("Kernel regression, forest and scores")
+            self._enter(_AFTER)
         if self.quiet or self._live is not None:
             return
         every = max(1, epochs // _MAX_EPOCH_LINES)
@@ -240,7 +244,9 @@ class TrainingDisplay(_Display):
         if model.task.targets:
             epochs = metrics.epochs if metrics else self._epochs
             self.console.print(f"Model: {composition(model, epochs)}.")
-            molecules = "--input new.csv" if model.inputs.names else "--smiles CCO"
+            molecules = "--smiles CCO"
+            if model.inputs.names:
+                molecules = f"--input new.csv --smiles-column {shlex.quote(self._column)}"
             use = f"Predict: molsepnorm predict --model {name} {molecules}"
         if metrics and folder is not None and (report := RunFolder(folder).report).exists():
             self.console.print(f"Report: {report}")

@@ -199,8 +199,7 @@ def explain(
         name = model_folder.name or str(model_folder)
         files.write_explanations(explained, output, name, chosen)
     failed = sum(each.error is not None for each in explained)
-    failures = f"; {failed:,} could not be explained, see the reasons there" if failed else ""
-    say(f"{counted(len(explained), 'molecule')} written to {output}{failures}", err=True)
+    sources.report(len(explained), failed, output, "explained", "the reasons there")
 
 
 @cli.command()

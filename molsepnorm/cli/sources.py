@@ -264,14 +264,14 @@ def refuse_repeated(folders: Sequence[Path]) -> None:
             raise ConfigError(f"the model {folder} was given twice: name each model once")
 
 
-def report(rows: int, failed: int, output: Path | None, done: str) -> None:
+def report(
+    rows: int, failed: int, output: Path | None, done: str, where: str = "the column error"
+) -> None:
     """Say how many rows were written and failed, or raise a `DataError` if all failed."""
     written = f" to {output}" if output else ""
     if rows == failed > 0:
-        raise DataError(
-            f"{counted(rows, 'row')}{written}, and none could be {done}: see the column error"
-        )
-    failures = f"; {failed:,} could not be {done}, see the column error" if failed else ""
+        raise DataError(f"{counted(rows, 'row')}{written}, and none could be {done}: see {where}")
+    failures = f"; {failed:,} could not be {done}, see {where}" if failed else ""
     say(f"{counted(rows, 'row')}{written}{failures}", err=True)
 
 

@@ -96,7 +96,12 @@ def parse_goals(
             classes = {name: number for number, name in enumerate(_classes(target))}
             if target.kind == "binary":
                 classes = {"min": 0, "max": 1, **classes}
-            if end or text not in classes:
+            if end:
+                raise ConfigError(
+                    f"'{name}' has classes, and a threshold needs a number: give the wanted class, "
+                    f"such as --goal {name}={_classes(target)[-1]}"
+                )
+            if text not in classes:
                 raise ConfigError(
                     f"the goal of '{name}' is one of its classes, such as --goal "
                     f"{name}={_classes(target)[-1]}; got {text}. {did_you_mean(text, classes)}"

@@ -180,8 +180,8 @@ def _train(
         prepared = prepare(config, dataset, start, resumed, world, callback, may_blend, auxiliary)
         if not (config.run.epochs or prepared.new_targets or resume):
             raise ConfigError(
-                "run.epochs: 0 fits the probe of fine-tuning alone (finetune.probe), and this run "
-                "has no probe: set run.epochs to 1 or more, or start from a model (--from)"
+                "run.epochs: 0 fits the probe of fine-tuning alone (finetune.probe), which needs a "
+                "start (--from) without outputs for these targets: set run.epochs to 1 or more"
             )
         world.spread_random(config.run.seed)
         trainer = Trainer(config, prepared, run, callback, world)

@@ -67,7 +67,8 @@ def components(cell: str) -> list[tuple[float, str]]:
         return [(1.0, cell)]
     if not all(len(part) == 2 and _is_amount(part[0]) for part in parts):
         raise InvalidMolecule(
-            "a mixture has an amount before each component, 0 or more: 0.3 CCO + 0.7 O"
+            "a mixture has an amount, 0 or more with a decimal point, before each component: "
+            "0.3 CCO + 0.7 O"
         )
     found = [(float(amount), smiles) for amount, smiles in parts]
     if not sum(amount for amount, _ in found):
