@@ -156,7 +156,7 @@ def test_pairs_of_the_training_rows_are_not_suggested(model, pairs, tmp_path):
         predictor, [table], tmp_path / "s.csv", smiles_column="solute", source="x", goals=goals
     )
     found = pd.read_csv(tmp_path / "s.csv")[["solute", "solvent"]]
-    assert done.known == 1 and {*found.itertuples(index=False, name=None)} == {new[0], new[2]}
+    assert done.measured == 1 and {*found.itertuples(index=False, name=None)} == {new[0], new[2]}
 
 
 def test_a_stopped_run_continues_exactly(run, tmp_path):

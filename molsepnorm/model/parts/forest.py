@@ -214,7 +214,9 @@ def _boosted(
     from sklearn.ensemble import HistGradientBoostingRegressor
     from threadpoolctl import threadpool_limits
 
-    varying = np.flatnonzero(np.ptp(inputs, axis=0))
+    # fewer other values than molecules of a leaf cannot split
+    others = (inputs != np.median(inputs, axis=0)).sum(axis=0)
+    varying = np.flatnonzero(others >= _BOOSTING["min_samples_leaf"])
     varying = varying if len(varying) else np.arange(1)
     settings |= {"max_iter": 2 * trees, "learning_rate": min(25 / trees, 0.3)}
     with threadpool_limits(settings.pop("n_jobs")):
