@@ -63,8 +63,8 @@ class Axes(NamedTuple):
     squares: np.ndarray
     """(n, r): the squares of `rotated`."""
 
-    def solve(self, labels: np.ndarray, groups: np.ndarray) -> tuple[LinearModel, np.ndarray]:
-        """Return a linear model of labels (n, k), and leave-one-out predictions (n, k).
+    def solve(self, labels: np.ndarray, groups: np.ndarray) -> LinearModel:
+        """Return a linear model of labels (n, k) with its leave-one-out predictions.
 
         The penalty is the one with the smallest leave-one-out error of fits in which the offset,
         too, leaves the group out; otherwise the penalty would vanish where there are as many
@@ -92,7 +92,7 @@ class Axes(NamedTuple):
         left_out = labels - residuals(penalty, none) / root
         variance = max(float((response**2).sum()), SMALL)
         offsets = mean - slopes @ means
-        return LinearModel(slopes, offsets, min(errors) / variance, penalty), left_out
+        return LinearModel(slopes, offsets, min(errors) / variance, penalty, left_out)
 
 
 def principal_axes(features: np.ndarray, weights: np.ndarray) -> Axes:
@@ -119,7 +119,7 @@ class Inverse(NamedTuple):
     inverted: np.ndarray
     """(n, n): (R K R + penalty)⁻¹ for the centred kernel K and the roots R of the weights."""
 
-    def solve(self, labels: np.ndarray, groups: np.ndarray) -> tuple[LinearModel, np.ndarray]:
+    def solve(self, labels: np.ndarray, groups: np.ndarray) -> LinearModel:
         """Return the solution of `Axes.solve` with this penalty, for the features that the kernel
         implies. Slopes (k, N) of other molecules are 0."""
         rows, count, weights, means, inverted = self
@@ -131,7 +131,8 @@ class Inverse(NamedTuple):
         coefficients = (root * dual).T  # (k, n); they sum to 0, since the labels are centred
         slopes = np.zeros((len(coefficients), count))
         slopes[:, rows] = coefficients
-        return LinearModel(slopes, mean - coefficients @ means), labels - residual / root
+        left_out = labels - residual / root
+        return LinearModel(slopes, mean - coefficients @ means, left_out=left_out)
 
 
 def invert(
@@ -358,7 +359,7 @@ class Solver:
         penalty: float,
         outputs: np.ndarray,
         weights: np.ndarray,
-    ) -> tuple[LinearModel, np.ndarray]:
+    ) -> LinearModel:
         key = rows.tobytes(), weights.tobytes(), penalty
         if self._last is None or self._last[0] != key:
             self._last = None  # before the next one fills the memory
@@ -374,8 +375,8 @@ def ridge_of_targets(features: np.ndarray, task: Task, embedded: Embedded) -> li
     return solver.fit(task, embedded)
 
 
-Solve = Callable[[np.ndarray, np.ndarray], tuple[LinearModel, np.ndarray]]
-"""Returns a linear model, and leave-one-out predictions, for labels (n, k) and weights (n,)."""
+Solve = Callable[[np.ndarray, np.ndarray], LinearModel]
+"""Returns a linear model for labels (n, k) and weights (n,)."""
 
 
 def _fit(
@@ -391,8 +392,7 @@ def _fit(
         return LinearModel(slopes, offsets)
     if target.kind == "regression":
         standardised = (labels - target.mean) / target.scale
-        model, left_out = solve(standardised[:, None], weights)
-        return model._replace(left_out=left_out)
+        return solve(standardised[:, None], weights)
     model = _logits(solve, index, weights)
     if target.width == 1:
         return model
@@ -417,11 +417,11 @@ def _logits(solve: Solve, classes: np.ndarray, weights: np.ndarray) -> LinearMod
     balance = (weights @ indicators)[classes] ** -0.5
     if indicators.shape[1] == 2:
         indicators = indicators[:, 1:]
-    model, left_out = solve(indicators, weights * balance)
-    scale = left_out.std() or 1.0
+    model = solve(indicators, weights * balance)
+    scale = model.left_out.std() or 1.0
     relative = weights * (len(weights) / weights.sum())  # the penalty has a fixed weight
-    logistic = LogisticRegression(max_iter=1000).fit(left_out / scale, classes, relative)
+    logistic = LogisticRegression(max_iter=1000).fit(model.left_out / scale, classes, relative)
     factors = logistic.coef_ / scale
     offsets = factors @ model.offsets + logistic.intercept_
-    logits = left_out @ factors.T + logistic.intercept_
+    logits = model.left_out @ factors.T + logistic.intercept_
     return model._replace(slopes=factors @ model.slopes, offsets=offsets, left_out=logits)

@@ -62,7 +62,7 @@ def test_logits_are_those_of_a_logistic_regression(random, kind, count, balanced
     shown = np.eye(count)[classes]
     shown = shown[:, 1:] if count == 2 else shown
     rooted = weights / np.sqrt(np.bincount(classes, weights))[classes]
-    (slopes, offsets, *_), left_out = ridge_of(features, shown, rooted, np.arange(40))
+    slopes, offsets, *_, left_out = ridge_of(features, shown, rooted, np.arange(40))
     plain = LogisticRegression(max_iter=1000)
     plain.fit(left_out / left_out.std(), classes, weights)
     expected = plain.predict_proba((features @ slopes.T + offsets) / left_out.std())
@@ -127,9 +127,7 @@ def test_targets_with_the_same_molecules_share_a_decomposition(random, monkeypat
     for number, each in enumerate(found):
         target, rows = model.task.targets[number], ~np.isnan(labels[TRAIN, number])
         own = (labels[TRAIN][rows, number] - target.mean) / target.scale
-        expected, _ = ridge_of(
-            embedded.inputs[rows], own[:, None], np.ones(rows.sum()), TRAIN[rows]
-        )
+        expected = ridge_of(embedded.inputs[rows], own[:, None], np.ones(rows.sum()), TRAIN[rows])
         np.testing.assert_allclose(each.slopes, expected.slopes, rtol=1e-4, atol=1e-6)
 
 
@@ -142,9 +140,9 @@ def test_labels_have_their_own_weights(random):
     found = ridge_of_targets(embedded.inputs, model.task, embedded)
     for i, target in enumerate(model.task.targets):
         own = ((labels[TRAIN, i] - target.mean) / target.scale)[:, None]
-        expected, _ = ridge_of(embedded.inputs, own, weights[TRAIN, i].astype(float), TRAIN)
+        expected = ridge_of(embedded.inputs, own, weights[TRAIN, i].astype(float), TRAIN)
         np.testing.assert_allclose(found[i].slopes, expected.slopes, rtol=1e-4, atol=1e-6)
-        even, _ = ridge_of(embedded.inputs, own, np.ones(len(TRAIN)), TRAIN)
+        even = ridge_of(embedded.inputs, own, np.ones(len(TRAIN)), TRAIN)
         assert np.abs(found[i].slopes - even.slopes).max() > 1e-3
 
 
