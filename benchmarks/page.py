@@ -30,18 +30,13 @@ _SETS = {
     "tox21": "Tox21",
     "molhiv": "molhiv",
 }
+_CLUSTERS = {"CHEMBL214-clusters": "CHEMBL214", "lipo-clusters": "Lipophilicity"}
 _RIVALS = {
     "default": "molsepnorm",
     "chemprop": "chemprop",
     "chemprop-val": "chemprop + val",
     "lightgbm": "LightGBM",
     "forest": "random forest",
-}
-_VARIANTS = {
-    "ensemble": "ensemble of 5",
-    "no-forest": "no forest",
-    "networks": "no second fit",
-    "scratch": "random weights",
 }
 _NORMS = ("shared", "sep-rms-bn", "sep-ln", "sep")
 
@@ -125,7 +120,7 @@ def moleculenet() -> dict[str, str]:
     def of(name: str, method: str, key: str = "test") -> dict[int, float]:
         return by_seed(every, key, set=name, method=method)
 
-    scores, variants, unclear = [], [], []
+    scores, clusters, unclear = [], [], []
     for name, title in _SETS.items():
         metric, found = SETS[name].metric, {method: of(name, method) for method in _RIVALS}
         shown = [score(each) for each in found.values()]
@@ -134,17 +129,18 @@ def moleculenet() -> dict[str, str]:
             minus = difference(found["default"], found[method], 3)
             if " (-" in minus and " to +" in minus:
                 unclear.append(f"{label} on {title}, {minus}")
-        seconds, memory = (of(name, "default", key).values() for key in ("cpu_seconds", "memory"))
-        cells = (score(of(name, method)) for method in _VARIANTS)
-        cost = f"{statistics.fmean(seconds):,.0f} s, {max(memory):.1f} GiB"
-        variants.append((f"{title}, {metric}", shown[0], *cells, cost))
-    methods = {**_RIVALS, **_VARIANTS}
-    own = {each: [run for run in every if run["method"] == each] for each in methods}
+    for name, title in _CLUSTERS.items():
+        found = {method: of(name, method) for method in ("default", "chemprop-val")}
+        seconds = (statistics.fmean(of(name, each, "cpu_seconds").values()) for each in found)
+        pairs = zip(found.values(), seconds, strict=True)
+        cells = (f"{score(each)} in {taken:,.0f} s".replace(" (1)", "") for each, taken in pairs)
+        clusters.append((f"{title}, {SETS[name].metric}", *cells))
+    own = {each: [run for run in every if run["method"] == each] for each in _RIVALS}
     return {
         "moleculenet": table(("test score", *_RIVALS.values()), scores),
         "unclear": "; ".join(unclear),
-        "variants": table(("test score", "default", *_VARIANTS.values(), "cost"), variants),
-        "moleculenet_source": ". ".join(f"{methods[m]}: {source(own[m])}" for m in methods),
+        "clusters": table(("test score, CPU time", "molsepnorm", "chemprop + val"), clusters),
+        "moleculenet_source": ". ".join(f"{_RIVALS[m]}: {source(own[m])}" for m in _RIVALS),
     }
 
 
@@ -164,25 +160,13 @@ def adme() -> dict[str, str]:
 
 
 def public() -> dict[str, str]:
-    """Show tables that were run once or twice, and two starts."""
+    """Show tables that were run once or twice."""
     rows = pd.read_csv(HERE / "moleculenet" / "public.csv", dtype=str).fillna("")
-    starts = pd.read_csv(HERE / "pretraining" / "starts.csv", dtype=str)
-    small, taught = (starts[f"molsepnorm-{start}"].astype(float) for start in ("small", "taught"))
-    better = (taught - small) * starts["score"].map({"RMSE": -1}).fillna(1) > 0
     shown = ["table", "score", "molsepnorm", "chemprop", "forest", "commit"]
     return {
         "public": table(shown, rows[shown].to_numpy().tolist()),
         "public_source": source(rows.to_dict("records")),
-        "taught_better": f"{better.sum()} of {len(better)}",
-        **{f"starts_{score}": _pairs(rows) for score, rows in starts.groupby("score")},
-        "starts_source": source(starts.to_dict("records")),
     }
-
-
-def _pairs(starts: pd.DataFrame) -> str:
-    """Return the scores of each table from both starts."""
-    names, before, after = (starts[each] for each in starts.columns[[0, 2, 3]])
-    return ", ".join(f"{n} {b} → {a}" for n, b, a in zip(names, before, after, strict=True))
 
 
 def zinc_and_norms() -> dict[str, str]:
