@@ -244,9 +244,9 @@ class TrainingDisplay(_Display):
         if model.task.targets:
             epochs = metrics.epochs if metrics else self._epochs
             self.console.print(f"Model: {composition(model, epochs)}.")
-            molecules = "--smiles CCO"
-            if model.inputs.names:
-                molecules = f"--input new.csv --smiles-column {shlex.quote(self._column)}"
+            molecules = "--input new.csv" if model.inputs.names else "--smiles CCO"
+            if model.inputs.names and self._column != "smiles":
+                molecules += f" --smiles-column {shlex.quote(self._column)}"
             use = f"Predict: molsepnorm predict --model {name} {molecules}"
         if metrics and folder is not None and (report := RunFolder(folder).report).exists():
             self.console.print(f"Report: {report}")
