@@ -392,7 +392,7 @@ def suggest(
         rows = molecules.rows(predictor)
         done = choose(predictor, output=output, goals=wished, **numbers, **rows)
     say(f"Ranked by {done.ranked_by}", err=True)
-    known = f"; {done.measured:,} left out, measured in training" if done.measured else ""
+    known = f"; {done.measured:,} measured already and left out" if done.measured else ""
     failed = f"; {done.failed:,} could not be predicted, see {done.rejected}" if done.failed else ""
     counts = f"{counted(done.rows, 'candidate')}, {done.chosen:,} chosen in {output}"
     say(f"{counts}{known}{failed}", err=True)

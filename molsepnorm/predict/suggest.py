@@ -278,7 +278,7 @@ class Suggested(NamedTuple):
     ranked_by: str  # the formula of the value
     rows: int  # candidates in the table
     chosen: int
-    measured: int  # candidates whose training labels have all goals, which are left out
+    measured: int  # candidates with a training label for every goal, which are left out
     failed: int  # rows that cannot be predicted
     rejected: Path  # the file with these rows
 

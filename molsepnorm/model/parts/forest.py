@@ -214,7 +214,7 @@ def _boosted(
     from sklearn.ensemble import HistGradientBoostingRegressor
     from threadpoolctl import threadpool_limits
 
-    # fewer other values than molecules of a leaf cannot split
+    # a feature cannot split if fewer rows than a leaf needs differ from its usual value
     others = (inputs != np.median(inputs, axis=0)).sum(axis=0)
     varying = np.flatnonzero(others >= _BOOSTING["min_samples_leaf"])
     varying = varying if len(varying) else np.arange(1)

@@ -98,7 +98,7 @@ def fit_baseline(
     if model.inputs.columns and numbers:
         # boosted trees are better for new rows of known molecules and conditions
         some = np.random.default_rng(seed).permutation(train)[:_SAMPLE]
-        found = [fit(some, _MIN_BLENDED, kind).values(extra.of(rows)) for kind in (False, True)]
+        found = [fit(some, _MIN_BLENDED, each).values(extra.of(rows)) for each in (False, True)]
         plain, other = (_errors(model.task, values, dataset, rows).sum() for values in found)
         boosted = bool(other < plain)
     forest = fit(train, first, boosted)
