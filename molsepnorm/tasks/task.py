@@ -25,6 +25,7 @@ from molsepnorm.tasks.target import Target
 
 _TINY = 1e-7  # the smallest probability that has an output
 _MAX_COUNTS = 2**28  # bytes of all resamples together
+_FEWEST = 5  # molecules outside the most frequent class, from which on a score has an interval
 _DEFAULT_METRIC: dict[Kind, str] = {"binary": "roc_auc", "multiclass": "accuracy"}
 _METRIC_OF_LOSS = {"l1": "mae", "mse": "rmse"}
 
@@ -248,8 +249,10 @@ class Task:
 
         Scores that are undefined in most resamples are left out. So are scores that are the same in
         all resamples, such as the ROC-AUC of a perfect ranking, unless `minus` is given: they do
-        not show how much the score would vary with other molecules. Scores of a single molecule
-        are always left out.
+        not show how much the score would vary with other molecules. Always left out are scores of a
+        single molecule, and scores of classes unless five molecules are outside the most frequent
+        class of a target: with one active molecule, every resample has that one, so intervals of
+        the ROC-AUC would be far too narrow.
 
         Args:
             resamples: number of resamples, fewer if the rows are very many.
@@ -269,21 +272,30 @@ class Task:
             others = dict(self._resampled(minus, labels, counts, only))
         ends = {}
         for name, scores in self._resampled(predictions, labels, counts, only):
-            varying = scores[1:][~np.isnan(scores[1:])]
-            if minus is not None:
-                scores = scores - others[name]
-                varying = rows[self._is_scored(name, labels)]
-            varies = (varying != varying[:1]).any()
-            if varies and (both := interval(scores[1:])) is not None:
+            defined = scores[1:][~np.isnan(scores[1:])]
+            varies = minus is not None or (defined != defined[:1]).any()
+            scores = scores if minus is None else scores - others[name]
+            enough = varies and self._has_enough(name, labels, rows)
+            if enough and (both := interval(scores[1:])) is not None:
                 ends[name] = both
         return ends
 
-    def _is_scored(self, name: str, labels: np.ndarray) -> np.ndarray:  # bool (G,)
-        """Return whether a row has a label of a target of this score."""
-        metric, _, target = name.partition("/")
-        kinds = METRICS[metric].kinds
-        scored = [t.name == target if target else t.kind in kinds for t in self.targets]
-        return ~np.isnan(labels[:, scored]).all(axis=1)
+    def _has_enough(self, name: str, labels: np.ndarray, molecules: np.ndarray) -> bool:
+        """Return whether a target of this score has labels of two molecules; for classes, of five
+        molecules outside its most frequent class."""
+        metric, _, only = name.partition("/")
+        for target, column in zip(self.targets, labels.T, strict=True):
+            if only not in ("", target.name) or target.kind not in METRICS[metric].kinds:
+                continue
+            present = ~np.isnan(column)
+            if target.kind == "regression":
+                count, needed = len(np.unique(molecules[present])), 2
+            else:
+                each = [len(np.unique(molecules[column == c])) for c in np.unique(column[present])]
+                count, needed = sum(each) - max(each, default=0), _FEWEST
+            if count >= needed:
+                return True
+        return False
 
     def _resampled(
         self,

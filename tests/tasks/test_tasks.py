@@ -435,26 +435,27 @@ def test_rows_of_a_molecule_are_drawn_together() -> None:
 
 
 def test_intervals_leave_out_what_is_undefined() -> None:
-    """A single positive label is missing in a third of the resamples, which is accepted. Targets
-    with one class have no ROC-AUC and are left out of the mean."""
+    """Targets with one class have no ROC-AUC and are left out of the mean. A score of fewer than
+    five molecules of a class has no interval: it would not contain other draws."""
     rng = np.random.default_rng(0)
-    names = ("both", "one_yes", "all_no", "none")
+    names = ("both", "five_yes", "four_yes", "all_no", "none")
     task = Task(tuple(Target(name, "binary") for name in names), "roc_auc")
-    labels = np.zeros((40, 4))
-    labels[::2, 0] = 1
-    labels[7, 1] = 1
-    labels[:, 3] = np.nan
-    predictions = rng.random((40, 4))
-    intervals = task.intervals(predictions, labels, 400)
-    assert {name for name in intervals if name.startswith("roc_auc")} == {
-        *("roc_auc", "roc_auc/both", "roc_auc/one_yes")
-    }
-    assert {name for name in intervals if name.startswith("accuracy")} == {
-        *("accuracy", "accuracy/both", "accuracy/one_yes", "accuracy/all_no")
-    }
+    labels = np.zeros((40, 5))
+    labels[::2, 0] = labels[:5, 1] = labels[:4, 2] = 1
+    labels[:, 4] = np.nan
+    predictions = rng.random((40, 5))
+    for minus in (None, np.full_like(predictions, 0.5)):
+        found = task.intervals(predictions, labels, 400, minus=minus)
+        for metric in ("roc_auc", "accuracy"):
+            assert {name for name in found if name.startswith(metric)} == {
+                *(metric, f"{metric}/both", f"{metric}/five_yes")
+            }
+    rows = np.repeat(np.arange(10), 4)  # one molecule of the class, four times
+    few = task.intervals(predictions, labels, 400, molecules=rows)
+    assert {"roc_auc/both"} == {name for name in few if name.startswith("roc_auc/")}
     alone = Task(task.targets[:1], "roc_auc")
-    without = replace(task, targets=(task.targets[0], task.targets[2]))
-    intervals = without.intervals(predictions[:, [0, 2]], labels[:, [0, 2]], 400)
+    without = replace(task, targets=(task.targets[0], task.targets[3]))
+    intervals = without.intervals(predictions[:, [0, 3]], labels[:, [0, 3]], 400)
     own = alone.intervals(predictions[:, :1], labels[:, :1], 400)["roc_auc"]
     assert intervals["roc_auc"] == intervals["roc_auc/both"] == own
 

@@ -182,6 +182,7 @@ def conclusion(metrics: Metrics) -> list[str]:
             "noise": "; ".join(_inside(*pair) for pair in [*metrics.label_errors.items()][:_NAMED]),
             "similarity": metrics.nearest_train_similarity.get("median"),
             "undefined": [metric_label(test, n) for n in metrics.headlines if test[n] is None],
+            "rare": [label_of(name) for name in names if enough and _is_rare(name, constant)],
             "few": count if count < _FEW else 0,
             "too_few": not enough,
             "useless": any(constant[name].by <= 0 or count >= _FEW for name in unclear),
@@ -191,6 +192,11 @@ def conclusion(metrics: Metrics) -> list[str]:
     )
     texts = ("".join(block(values)) for block in sentences.blocks.values())
     return [" ".join(text.split()) for text in texts if text.strip()]
+
+
+def _is_rare(name: str, gains: Iterable[str]) -> bool:
+    """Return whether a score of classes has no interval; see `Task.intervals`."""
+    return name not in gains and "regression" not in METRICS[name].kinds
 
 
 def _inside(name: str, noise: NoiseScores) -> str:
