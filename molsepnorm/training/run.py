@@ -357,6 +357,7 @@ def _train_ensemble(
             world.on_main_process(lambda: run.begin(config, dataset, None))
     members: list[tuple[PropertyModel, Metrics]] = []
     auxiliary: Auxiliary | None = None
+    only_joined = all(folder.complete_metrics() is not None for folder in folders)
     for number, folder in enumerate(folders):
         # ensembles of the same size with different seeds share no seed
         seed = (config.run.seed * count + number) % (MAX_SEED + 1)
@@ -378,6 +379,8 @@ def _train_ensemble(
         members.append((folder.kept(), metrics))
         auxiliary = folder.auxiliary(len(dataset.store))
     dataset = replace(dataset, predicted=folders[0].auxiliary(len(dataset.store)).predicted)
+    if only_joined:
+        callback.on_start(config, dataset, members[0][0], run.path)
     kernel = kernel_of_start(config, folders[0].start(), folders[0].loaded_weights())
     with DistributedContext.join(config.run.device) as world:
         metrics = world.on_main_process(

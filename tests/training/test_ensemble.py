@@ -126,7 +126,7 @@ def test_members_equal_runs_with_their_seeds(configure, trained, tmp_path):
 
 
 def test_a_stopped_ensemble_resumes_exactly(configure, trained, tmp_path):
-    """In the second member; the first is not trained again."""
+    """In the second member; the first is not trained again. Then after both, before the end."""
     config, whole, first = configure({"run.ensemble": 2}), trained({"run.ensemble": 2}), trained()
 
     class StopInSecond(Callback):
@@ -153,3 +153,6 @@ def test_a_stopped_ensemble_resumes_exactly(configure, trained, tmp_path):
     assert first.metrics["test"] == whole.metrics["members"][0]["test"]
     again = train(None, tmp_path / "parts", resume=True)
     assert again.metrics == resumed.metrics
+    (tmp_path / "parts" / "metrics.json").unlink()
+    again = train(None, tmp_path / "parts", resume=True, callback=Spy())
+    assert again.metrics == resumed.metrics and seen == [1, config.run.seed]
