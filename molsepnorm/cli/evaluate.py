@@ -22,10 +22,6 @@ if TYPE_CHECKING:
 @cli.setting_options(
     "data.missing_values", "data.relation_column", "data.unit_column", "data.limits"
 )
-@cli.setting_options(
-    "data.targets",
-    help="Columns of the targets, separated by commas. [default: the model's targets]",
-)
 @cli.option(
     "--split",
     help="Split to score: train, val, test or all. [default: test; all for a table that the model "

@@ -218,7 +218,7 @@ def _require_same_targets(
 ) -> None:
     targets = model.task.targets
     if targets and dataset.target_names != model.task.names:
-        advice = "" if data.table is None else ": leave data.targets (--targets) out"
+        advice = "" if data.table is None else ": leave data.targets out"
         raise ConfigError(
             f"the model predicts {', '.join(model.task.names)}, and the data have "
             f"{', '.join(dataset.target_names)}{advice}"
