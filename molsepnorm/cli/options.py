@@ -91,8 +91,10 @@ command = partial(click.command, cls=GroupedCommand)
 
 
 def split_names(_: Any, __: Any, value: str | None) -> list[str] | None:
-    """A callback that splits names at commas. There must be at least one."""
-    names = [name.strip() for name in (value or "").split(",") if name.strip()]
+    """A callback that splits names at commas, see `column_names`. There must be at least one."""
+    from molsepnorm.tasks.inputs import column_names
+
+    names = [name for name in column_names(value or "") if name.strip(" ,")]
     if value is not None and not names:
         raise click.BadParameter(f"'{value}' has no name: write names such as a,b, or leave it out")
     return names or None

@@ -72,10 +72,14 @@ def _parse_fractions(value: Any) -> Any:
 
 
 def parse_pairs(text: Any) -> Any:
-    """Parse a text such as `a=binary,b=multiclass`; return other values unchanged."""
+    """Parse pairs, where a name with a comma is quoted; return other values unchanged.
+
+    >>> parse_pairs('a=pic50, "b, total"=log10')
+    {'a': 'pic50', 'b, total': 'log10'}
+    """
     if not isinstance(text, str):
         return text
-    pairs = (part.rpartition("=") for part in text.split(","))
+    pairs = (part.rpartition("=") for part in column_names(text))
     return {name.strip(): value.strip() for name, _, value in pairs}
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import shlex
 from collections.abc import Iterable, Iterator
@@ -124,8 +123,8 @@ def _advice(wanted: str, known: list[str]) -> str:
         advice = " Call the column of SMILES smiles, or name it (--smiles-column)."
     parted = [name for name in known if wanted in map(str.strip, name.split(","))]
     if parted:
-        setting = shlex.quote(f"data.targets={json.dumps(parted[:1], ensure_ascii=False)}")
-        advice += f" Commas separate names, so give one with a comma as in --set {setting}."
+        quoted = shlex.quote(f'"{parted[0]}"')
+        advice += f" Commas separate names, so give one with a comma in quotes, as in {quoted}."
     return advice
 
 
