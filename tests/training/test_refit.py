@@ -182,7 +182,7 @@ def test_the_forest_is_that_of_all_these_molecules(with_columns, tmp_path):
     settings = {"data.targets": ["y"], "run.epochs": 1, "run.blend": "forest", "run.refit": True}
     metrics = train(with_columns(LABELS, settings), tmp_path / "run").metrics
     assert metrics["refit"] == ["random forest"]
-    assert metrics["baseline"]["trees"] == 12
+    assert metrics["baseline"]["trees"] == 3 + 24
     model = PropertyModel.from_pretrained(tmp_path / "run")
     table = load_config(config=tmp_path / "run" / "config.yaml").data
     dataset = select(model, table, "all").dataset

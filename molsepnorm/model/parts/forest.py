@@ -1,4 +1,4 @@
-"""`Forest`: a random forest for each target.
+"""`Forest`: a random forest for each target, for regression with boosted trees.
 
 scikit-learn fits the trees. They are kept and evaluated as plain arrays, so that a file of them
 needs no pickle.
@@ -21,7 +21,10 @@ from molsepnorm.tasks import ExtraInputs, Target, Task
 TREES = 500
 """Number of trees of each target."""
 _SEEDS = 2**32  # of scikit-learn
-_BOOSTING: dict[str, Any] = {"min_samples_leaf": 5, "max_features": 0.3, "early_stopping": False}
+_BOOSTING: dict[str, Any] = {"min_samples_leaf": 5, "early_stopping": False}
+_TRIED = 100  # features of a split of boosted trees
+_ROUNDS, _SPLIT = 200, 150_000  # rounds of boosting, or with few features as many as split these
+_MAX_BOOSTED = 100_000  # rows, because scikit-learn copies them in double precision
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,19 +32,16 @@ class Forest(Part):
     """A random forest for each target of a task, on Morgan counts, RDKit's descriptors and feature
     columns.
 
-    For regression the trees are extremely randomised: a split is the best of random thresholds, one
-    for each of the features that are tried, which are a third of all. A boosted fit, which finds a
-    few feature columns among thousands of counts, is the mean of trees that try all features and of
-    gradient boosting. For classes a split has the
-    best threshold of log2 of the features, and each class is weighted by the inverse square root of
-    its frequency, unless the task has class weights; predictions are unweighted shares. Each is the
-    better one on its kind of targets. A missing feature is replaced by its median over the training
-    molecules.
+    For regression it is the mean of extremely randomised trees, where a split is the best of one
+    random threshold for each feature, and of gradient boosting: both find a few feature columns
+    among thousands of counts, and their errors differ. For classes a split has the best threshold
+    of log2 of the features, and each class is weighted by the inverse square root of its frequency,
+    unless the task has class weights; predictions are unweighted shares. Each is the better one on
+    its kind of targets. A missing feature is replaced by its median over the training molecules.
 
-    Source: Geurts et al., "Extremely randomized trees", Machine Learning 2006, 63, 3, on bootstrap
-    samples; Breiman, "Random forests", Machine Learning 2001, 45, 5; Friedman, "Greedy function
-    approximation: a gradient boosting machine", Annals of Statistics 2001, 29, 1189; all as in
-    scikit-learn.
+    Source: Geurts et al., "Extremely randomized trees", Machine Learning 2006, 63, 3; Friedman,
+    "Greedy function approximation: a gradient boosting machine", Annals of Statistics 2001, 29,
+    1189; Breiman, "Random forests", Machine Learning 2001, 45, 5; all as in scikit-learn.
     """
 
     kind: ClassVar[str] = "random forest"
@@ -71,7 +71,6 @@ class Forest(Part):
         seed: int = 0,
         trees: int = TREES,
         threads: int = 1,
-        boosted: bool = False,
     ) -> Forest:
         """Fit the trees of each target to the training molecules that have its label.
 
@@ -80,9 +79,8 @@ class Forest(Part):
             labels: (G, T), NaN where missing.
             weights: (G, T), weights of the labels; None for equal weights.
             seed: random seed. Its trees do not depend on the number of threads.
-            trees: number of trees of each target.
-            boosted: for regression, fit a quarter of the trees, each to all rows and features, and
-                twice as many small ones that correct each other.
+            trees: number of trees of a target of classes. A regression target has a quarter of
+                them, and up to twice as many small ones that correct each other.
         """
         known = (column[~np.isnan(column)] for column in features.T)
         medians = np.array([np.median(each) if len(each) else 0.0 for each in known], np.float32)
@@ -91,7 +89,7 @@ class Forest(Part):
         constant = task.baseline_prediction(labels)
         settings = {"random_state": seed % _SEEDS, "n_jobs": threads}
         found = (
-            _fit_trees(target, inputs, column, own, constant[columns], trees, boosted, **settings)
+            _fit_trees(target, inputs, column, own, constant[columns], trees, **settings)
             for target, column, own, columns in zip(
                 task.targets, labels.T, weights.T, task.columns(), strict=True
             )
@@ -147,7 +145,6 @@ def _fit_trees(
     weights: np.ndarray,
     constant: np.ndarray,
     trees: int,
-    boosted: bool,
     **settings: Any,
 ) -> Trees:
     """Return the trees of one target, fitted to inputs (G, F), labels and weights (G,); without
@@ -165,15 +162,12 @@ def _fit_trees(
         # standard deviation; a power of two changes no digit
         spread = labels.std()
         unit = 2.0 ** np.round(np.log2(spread)) if spread else 1.0
-        kind = {"max_features": 1.0 if boosted else 1 / 3, "bootstrap": not boosted}
-        forest = ExtraTreesRegressor(-(-trees // 4) if boosted else trees, **kind, **settings)
+        forest = ExtraTreesRegressor(-(-trees // 4), **settings)
         nodes = _nodes(forest.fit(inputs, labels / unit, weights).estimators_)
-        if boosted:
-            other = _boosted(inputs, labels / unit, weights, trees, **settings)
-            half = (len(nodes) + len(other)) / 2  # of the sum of the weights in a mean
-            scaled = ((each, half / len(own)) for own in (nodes, other) for each in own)
-            nodes = [each._replace(value=each.value * weight) for each, weight in scaled]
-        found = Trees.of(nodes)
+        other = _boosted(inputs, labels / unit, weights, 2 * trees, **settings)
+        half = (len(nodes) + len(other)) / 2  # of the sum of the weights in a mean
+        scaled = ((each, half / len(own)) for own in (nodes, other) for each in own)
+        found = Trees.of([each._replace(value=each.value * weight) for each, weight in scaled])
         return replace(found, values=found.values * np.float32(unit))
     classes, factors = labels.astype(int), np.array(target.class_weights)
     balance = np.ones(max(target.width, 2))
@@ -208,9 +202,10 @@ def _nodes(estimators: Sequence[Any]) -> list[Nodes]:
 
 
 def _boosted(
-    inputs: np.ndarray, labels: np.ndarray, weights: np.ndarray, trees: int, **settings: Any
+    inputs: np.ndarray, labels: np.ndarray, weights: np.ndarray, rounds: int, **settings: Any
 ) -> list[Nodes]:
-    """Return twice as many small trees, whose mean is the prediction of gradient boosting."""
+    """Return a small tree for each of at most these rounds; their mean is the prediction of
+    gradient boosting."""
     from sklearn.ensemble import HistGradientBoostingRegressor
     from threadpoolctl import threadpool_limits
 
@@ -218,10 +213,17 @@ def _boosted(
     others = (inputs != np.median(inputs, axis=0)).sum(axis=0)
     varying = np.flatnonzero(others >= _BOOSTING["min_samples_leaf"])
     varying = varying if len(varying) else np.arange(1)
-    settings |= {"max_iter": 2 * trees, "learning_rate": min(25 / trees, 0.3)}
+    rounds = min(rounds, max(_ROUNDS, _SPLIT // len(varying)))
+    settings |= {
+        "max_iter": rounds,
+        "learning_rate": min(max(20 / rounds, 0.1), 0.3),
+        "max_features": min(_TRIED / len(varying), 1.0),
+    }
+    drawn = np.random.default_rng(settings["random_state"]).permutation(len(inputs))
+    rows = np.sort(drawn[:_MAX_BOOSTED])
     with threadpool_limits(settings.pop("n_jobs")):
         model = HistGradientBoostingRegressor(**_BOOSTING, **settings)
-        model.fit(inputs[:, varying], labels, weights)
+        model.fit(inputs[np.ix_(rows, varying)], labels[rows], weights[rows])
     constant, found = model._baseline_prediction.item(), []
     for nodes in (predictor.nodes for (predictor,) in model._predictors):
         left = np.where(nodes["is_leaf"], -1, nodes["left"].astype(int))

@@ -26,7 +26,6 @@ from molsepnorm.training.scoring import predicted_splits, refit_rows, scored_tog
 
 _TREE_LABELS = 10_000_000  # trees times training labels, above which a forest has fewer trees
 _MIN_BLENDED, _MIN_COMPARED = 200, 10  # trees of a forest that is blended, or only compared
-_SAMPLE = 4000  # training rows to which both kinds of forest are fitted, to choose one
 _MAX_LABELS = 100_000  # training labels of all targets with which a forest is blended by default
 
 
@@ -86,29 +85,21 @@ def fit_baseline(
     smallest = _MIN_BLENDED if can_blend else _MIN_COMPARED
     trees = min(TREES, max(smallest, _TREE_LABELS // max(_num_labels(dataset), 1)))
 
-    def fit(rows: np.ndarray, trees: int, boosted: bool) -> Forest:
+    def fit(rows: np.ndarray, trees: int) -> Forest:
         features, labels = extra.of(rows).read_by(reads).stacked(), dataset.labels[rows]
         weights = None if dataset.label_weights is None else dataset.label_weights[rows]
-        number: dict[str, int] = {"seed": seed, "trees": trees, "threads": threads}
-        return Forest.fit(reads, features, labels, model.task, weights, **number, boosted=boosted)
+        number = {"seed": seed, "trees": trees, "threads": threads}
+        return Forest.fit(reads, features, labels, model.task, weights, **number)
 
-    graphs, train = predicted_splits(dataset), dataset.splits["train"]
-    rows, first = graphs.pop("val"), min(trees, _MIN_BLENDED) if twice else trees
-    boosted, numbers = False, any(target.kind == "regression" for target in model.task.targets)
-    if model.inputs.columns and numbers:
-        # boosted trees are better for new rows of known molecules and conditions
-        some = np.random.default_rng(seed).permutation(train)[:_SAMPLE]
-        found = [fit(some, _MIN_BLENDED, each).values(extra.of(rows)) for each in (False, True)]
-        plain, other = (_errors(model.task, values, dataset, rows).sum() for values in found)
-        boosted = bool(other < plain)
-    forest = fit(train, first, boosted)
-    predictions = {"val": forest.values(extra.of(rows))}
+    graphs = predicted_splits(dataset)
+    forest = fit(dataset.splits["train"], min(trees, _MIN_BLENDED) if twice else trees)
+    predictions = {"val": forest.values(extra.of(graphs.pop("val")))}
     shares = np.zeros(len(model.task.targets))
     if can_blend:
         shares = forest_shares(model.task, val, predictions["val"], dataset, callback)
     refit = twice and bool(shares.any() or is_refit)
     if refit:
-        forest = fit(refit_rows(dataset.splits), trees, boosted)
+        forest = fit(refit_rows(dataset.splits), trees)
     for split, rows in graphs.items():
         if shares.any() or split != "train":
             predictions[split] = forest.values(extra.of(rows))

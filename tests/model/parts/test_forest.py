@@ -59,57 +59,50 @@ def task_of(labels, class_weight=None) -> Task:
     return Task.fit(targets, labels, class_weight=class_weight)
 
 
-def by_scikit_learn(features, labels, weights, target, boosted=False):
+def by_scikit_learn(features, labels, weights, target):
     """The predictions of a forest that scikit-learn fits and evaluates by itself."""
     used = ~np.isnan(labels)
     inputs = np.where(np.isnan(features), np.nanmedian(features, axis=0), features)
-    settings = {"n_estimators": 12, "bootstrap": True, "random_state": 3}
     if target.kind == "regression":
-        if boosted:
-            settings |= {"max_features": 1.0, "bootstrap": False, "n_estimators": 3}
-        forest = ExtraTreesRegressor(**{"max_features": 1 / 3, **settings})
+        forest = ExtraTreesRegressor(3, random_state=3)
         given = inputs[used], labels[used], weights[used]
         found = forest.fit(*given).predict(inputs)
-        if boosted:
-            rest = {"max_features": 0.3, "min_samples_leaf": 5, "early_stopping": False}
-            boosting = HistGradientBoostingRegressor(
-                max_iter=24, learning_rate=0.3, random_state=3, **rest
-            )
-            varying = (given[0] != np.median(given[0], axis=0)).sum(axis=0) >= 5
-            boosting.fit(inputs[used][:, varying], *given[1:])
-            found = (found + boosting.predict(inputs[:, varying])) / 2
-        return found[:, None]
+        varying = (given[0] != np.median(given[0], axis=0)).sum(axis=0) >= 5
+        rest = {"max_features": 100 / varying.sum(), "min_samples_leaf": 5, "early_stopping": False}
+        boosting = HistGradientBoostingRegressor(
+            max_iter=24, learning_rate=0.3, random_state=3, **rest
+        )
+        boosting.fit(inputs[used][:, varying], *given[1:])
+        return (found + boosting.predict(inputs[:, varying]))[:, None] / 2
     own = dict(enumerate(target.class_weights))
     if not own:
         classes = np.unique(labels[used])
         own = {each: weights[labels == each].sum() ** -0.5 for each in classes}
-    forest = RandomForestClassifier(max_features="log2", class_weight=own, **settings)
+    forest = RandomForestClassifier(12, max_features="log2", class_weight=own, random_state=3)
     shares = forest.fit(inputs[used], labels[used], weights[used]).predict_proba(inputs)
     return shares[:, 1:] if target.kind == "binary" else shares
 
 
-@pytest.mark.parametrize(
-    ("class_weight", "threads", "boosted"), [(None, 1, False), ("balanced", 2, True)]
-)
-def test_predictions_equal_scikit_learn(features, labels, class_weight, threads, boosted):
+@pytest.mark.parametrize(("class_weight", "threads"), [(None, 1), ("balanced", 2)])
+def test_predictions_equal_scikit_learn(features, labels, class_weight, threads):
     task = task_of(labels, class_weight)
     weights = np.random.default_rng(1).uniform(0.5, 2, labels.shape)
     settings = {"seed": 3 + 2**32, "trees": 12, "threads": threads}  # scikit-learn's seeds are less
-    forest = fitted(features, labels, task, weights, **settings, boosted=boosted)
+    forest = fitted(features, labels, task, weights, **settings)
     found = forest.values(arrays(features))
-    assert (found.shape, found.dtype, forest.trees) == ((60, 5), np.float32, 27 if boosted else 12)
+    assert (found.shape, found.dtype, forest.trees) == ((60, 5), np.float32, 27)
     expected = [
-        by_scikit_learn(features, column, own, target, boosted)
+        by_scikit_learn(features, column, own, target)
         for target, column, own in zip(task.targets, labels.T, weights.T, strict=True)
     ]
     np.testing.assert_allclose(found, np.concatenate(expected, axis=1), rtol=1e-6, atol=1e-6)
 
 
 @pytest.mark.parametrize("rows", [1, 40])
-def test_without_a_feature_that_varies_a_boosted_forest_predicts_the_mean(rows):
+def test_without_a_feature_that_varies_a_forest_predicts_the_mean(rows):
     labels = np.arange(rows, dtype=np.float32)[:, None]
     task = Task.fit([Target("y", "regression")], labels, strict=False)
-    forest = fitted(np.ones((rows, 5), np.float32), labels, task, trees=8, boosted=True)
+    forest = fitted(np.ones((rows, 5), np.float32), labels, task, trees=8)
     found = forest.values(arrays(np.ones((1, 5), np.float32)))
     assert found.item() == pytest.approx(labels.mean(), abs=1e-5)
 
