@@ -195,7 +195,7 @@ _PARAMETERS = """
 
     Args:
         start: name or folder of the model to start from, "none" for random weights.
-        epochs: number of epochs; None for the default of the size of the table, 0 to fit only a
+        epochs: number of epochs; None for that of the recipe, 15, 0 to fit only a
             kernel regression and a random forest.
         feature_columns: columns of X that are inputs, such as "temperature:number" or
             "solvent:molecule"; X is then a DataFrame that has one more column, the molecules.

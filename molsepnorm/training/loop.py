@@ -103,7 +103,7 @@ class Trainer:
         if probe is not None:
             probe, run = probe.to(self.device), config.run
             both = model.with_parts((*model.parts, *probe.parts), (0.5, 0.5))
-            model = both if run.length or run.budget else probe
+            model = both if run.epochs or run.budget else probe
         self.model = model
         self.objective = make_objective(config, model, self.examples)
         self.step = TrainStep(config, self.objective, world)
@@ -111,7 +111,7 @@ class Trainer:
         self.progress = Progress()
         self.kept: PropertyModel | None = None  # on the CPU
         self.kept_state: dict[str, Tensor] = {}  # of its objective
-        self.set_epochs(config.run.length)
+        self.set_epochs(config.run.epochs)
         # reading the loss would make a GPU wait, and several processes exchange it for each step
         self._reads_losses = self.device.type == "cpu" and world.size == 1
         self._last_loss = math.nan
@@ -127,10 +127,10 @@ class Trainer:
             folder.checkpoint, self.objective, self.step.optimizer, self.step.average
         )
         self.progress = progress
-        if run.budget is None and progress.epochs != run.length:
+        if run.budget is None and progress.epochs != run.epochs:
             raise ModelError(
                 f"{folder.checkpoint} is of a run of {progress.epochs} epochs, and run.epochs is "
-                f"{run.length}: start a new run from it (finetune.start)"
+                f"{run.epochs}: start a new run from it (finetune.start)"
             )
         if progress.step != self.schedule.count_steps(progress.epoch) + progress.step_in_epoch:
             raise ModelError(f"{folder.checkpoint} is of another configuration: start a new run")

@@ -48,8 +48,6 @@ from molsepnorm.training.run_folder.folder import RunFolder
 from molsepnorm.training.scoring import Predictions, about_split
 from molsepnorm.training.start import require_same_meaning, starting_model
 
-_EPOCHS, _EPOCHS_OF_NUMBERS = 15, 30  # with and without classes
-_EXAMPLES = 200_000  # training molecules of all epochs together, from which on these are fewer
 _MAY_DIFFER = ("epochs", "budget", "device", "threads")  # settings of `run` in a resumed run
 
 
@@ -166,7 +164,6 @@ def _train(
             start = start if config is preferred else starting_model(config)
         if config.objective.name != SUPERVISED:
             dataset.require_test("Pre-training")
-        config = with_length(config, dataset)
         if start is not None:
             require_same_meaning(start, dataset.targets, config.data, str(config.finetune.start))
         # restored for the caller at the end
@@ -303,16 +300,6 @@ def _published(
     return model
 
 
-def with_length(config: TrainConfig, dataset: Dataset) -> TrainConfig:
-    """Set the default number of epochs if the configuration has none."""
-    if config.run.epochs is not None:
-        return config
-    numbers = all(target.kind == "regression" for target in dataset.targets)
-    most = _EPOCHS_OF_NUMBERS if numbers else _EPOCHS
-    epochs = _EXAMPLES // len(dataset.splits["train"])
-    return config.changed({"run.epochs": min(max(epochs, _EPOCHS), most)})
-
-
 def _require_same_settings(config: TrainConfig, run: RunFolder) -> None:
     run.require_started()
     before = load_config(config=run.config).resolved().content()
@@ -346,7 +333,6 @@ def _train_ensemble(
     with DistributedContext.join(config.run.device) as world:
         dataset = world.main_process_first(lambda: training_dataset(config))
         dataset.require_test("An ensemble (run.ensemble)")
-        config = with_length(config, dataset)
         count = config.run.ensemble
         folders = [RunFolder(run.members / str(number)) for number in range(1, count + 1)]
         may_blend = baseline.may_blend(config, dataset)

@@ -26,7 +26,7 @@ from molsepnorm.training.config import TrainConfig, seconds_of
 from molsepnorm.training.objectives import OBJECTIVES
 from molsepnorm.training.overlap import with_unseen_start
 from molsepnorm.training.recipes import load_config, load_dataset
-from molsepnorm.training.run import train_on, with_length
+from molsepnorm.training.run import train_on
 from molsepnorm.training.run_folder.folder import RunFolder
 from molsepnorm.tuning.result import TrialRecord, Tuning
 
@@ -80,7 +80,6 @@ def tune(
     budgeted = check_search(config, trials, budget)
     data = load_splits(config, splits)
     config, _ = with_unseen_start(config, data[0])
-    config = with_length(config, data[0])
     values = make_space(config, space, fixed)
     may_blend(config, data[0])  # for the best configuration
     metric = common_metric(config, data)

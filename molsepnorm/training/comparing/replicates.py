@@ -157,11 +157,9 @@ def _require_ready(configs: Mapping[RunFolder, TrainConfig], several_splits: boo
 
 
 def _began_with(run: RunFolder, config: TrainConfig) -> bool:
-    """Return whether a run has this configuration. Its data determine the default number of epochs,
-    and which of two models it starts from."""
+    """Return whether a run has this configuration. Its data determine which of two models it starts
+    from."""
     began = load_config(config=run.config)
-    if config.run.epochs is None:
-        config = config.changed({"run.epochs": began.run.epochs})
     if config.finetune.otherwise is not None and began.finetune.otherwise is None:
         config = with_other_start(config)
     return began == config.resolved()

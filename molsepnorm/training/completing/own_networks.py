@@ -60,7 +60,7 @@ def with_own_networks(
         dataset, number = of_target(examples.dataset, name), model.task.names.index(name)
         val = dataset.splits["val"]
         task = model.task.choosing_by(dataset.exact_labels[val])
-        fit = Fit(config.run.seed, config.run.length, name)
+        fit = Fit(config.run.seed, config.run.epochs, name)
         own, alone = replace(model, task=task), replace(examples, dataset=dataset)
         steps = _Steps(callback)
         known = config, own, common, kernel, alone, fit, steps
