@@ -96,8 +96,7 @@ def test_a_start_that_knows_the_scored_molecules_is_replaced(configure, tmp_path
     assert len(replaced) == (known == 9)
     metrics = train(folder=run, resume=True).metrics  # both models have the same training rows
     assert metrics.get("molecules_trained_on_before", 0) == known
-    series = config.changed({"run.epochs": None}), tmp_path / "series"
-    first, again = (train_replicates(*series, seeds=[0]) for _ in range(2))
+    first, again = (train_replicates(config, tmp_path / "series", seeds=[0]) for _ in range(2))
     assert first.runs == again.runs
 
 
