@@ -23,7 +23,7 @@ TREES = 500
 _SEEDS = 2**32  # of scikit-learn
 _BOOSTING: dict[str, Any] = {"min_samples_leaf": 5, "early_stopping": False}
 _TRIED = 100  # features of a split of boosted trees
-_ROUNDS, _SPLIT = 200, 150_000  # rounds of boosting, or with few features as many as split these
+_ROUNDS, _WORK = 200, 150_000  # of boosting: so many rounds, or these divided by the features
 _MAX_BOOSTED = 100_000  # rows, because scikit-learn copies them in double precision
 
 
@@ -213,7 +213,7 @@ def _boosted(
     others = (inputs != np.median(inputs, axis=0)).sum(axis=0)
     varying = np.flatnonzero(others >= _BOOSTING["min_samples_leaf"])
     varying = varying if len(varying) else np.arange(1)
-    rounds = min(rounds, max(_ROUNDS, _SPLIT // len(varying)))
+    rounds = min(rounds, max(_ROUNDS, _WORK // len(varying)))
     settings |= {
         "max_iter": rounds,
         "learning_rate": min(max(20 / rounds, 0.1), 0.3),
