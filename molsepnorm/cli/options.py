@@ -94,7 +94,7 @@ def split_names(_: Any, __: Any, value: str | None) -> list[str] | None:
     """A callback that splits names at commas, see `column_names`. There must be at least one."""
     from molsepnorm.tasks.inputs import column_names
 
-    names = [name for name in column_names(value or "") if name.strip(" ,")]
+    names = [name.strip() for name in column_names(value or "") if name.strip(" ,")]
     if value is not None and not names:
         raise click.BadParameter(f"'{value}' has no name: write names such as a,b, or leave it out")
     return names or None

@@ -195,8 +195,8 @@ _PARAMETERS = """
 
     Args:
         start: name or folder of the model to start from, "none" for random weights.
-        epochs: number of epochs; None for that of the recipe, 15, 0 to fit only a
-            kernel regression and a random forest.
+        epochs: number of epochs; None for the 15 of the recipe. 0 fits a kernel regression and a
+            random forest only.
         feature_columns: columns of X that are inputs, such as "temperature:number" or
             "solvent:molecule"; X is then a DataFrame that has one more column, the molecules.
         overrides: settings by their dotted names, as in `molsepnorm.fit`; they take precedence.

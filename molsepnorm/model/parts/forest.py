@@ -19,10 +19,9 @@ from molsepnorm.nn.graphormer import Graphormer
 from molsepnorm.tasks import ExtraInputs, Target, Task
 
 TREES = 500
-"""Number of trees of each target."""
+"""Number of trees, see `Forest.fit`."""
 _SEEDS = 2**32  # of scikit-learn
-_BOOSTING: dict[str, Any] = {"min_samples_leaf": 5, "early_stopping": False}
-_TRIED = 100  # features of a split of boosted trees
+_LEAF, _TRIED = 5, 100  # rows of a leaf, and features that a split tries, of boosted trees
 _ROUNDS, _WORK = 200, 150_000  # of boosting: so many rounds, or these divided by the features
 _MAX_BOOSTED = 100_000  # rows, because scikit-learn copies them in double precision
 
@@ -211,18 +210,20 @@ def _boosted(
 
     # a feature cannot split if fewer rows than a leaf needs differ from its usual value
     others = (inputs != np.median(inputs, axis=0)).sum(axis=0)
-    varying = np.flatnonzero(others >= _BOOSTING["min_samples_leaf"])
+    varying = np.flatnonzero(others >= _LEAF)
     varying = varying if len(varying) else np.arange(1)
     rounds = min(rounds, max(_ROUNDS, _WORK // len(varying)))
     settings |= {
         "max_iter": rounds,
         "learning_rate": min(max(20 / rounds, 0.1), 0.3),
         "max_features": min(_TRIED / len(varying), 1.0),
+        "min_samples_leaf": _LEAF,
+        "early_stopping": False,
     }
     drawn = np.random.default_rng(settings["random_state"]).permutation(len(inputs))
     rows = np.sort(drawn[:_MAX_BOOSTED])
     with threadpool_limits(settings.pop("n_jobs")):
-        model = HistGradientBoostingRegressor(**_BOOSTING, **settings)
+        model = HistGradientBoostingRegressor(**settings)
         model.fit(inputs[np.ix_(rows, varying)], labels[rows], weights[rows])
     constant, found = model._baseline_prediction.item(), []
     for nodes in (predictor.nodes for (predictor,) in model._predictors):
