@@ -101,6 +101,11 @@ def memory_dataset(
     kind = kind_of(listed)
     table = pd.DataFrame({name: _cells(labels[name], name, config) for name in labels})
     _require_length("y", table, listed)
+    for name in config.features:
+        features = features if features is not None else {}
+        require_column([*features], name, "the argument feature_columns")
+        _require_length(f"feature column '{name}'", features[name], listed)
+        table[name] = _texts(_unmasked(features[name]))
     if weights is not None:
         column = pd.Series(np.asarray(_unmasked(weights), dtype=object).ravel())
         _require_length("weights", column, listed)
@@ -114,11 +119,6 @@ def memory_dataset(
         for name, column in columns.items():
             table[column] = _cells(of_labels[name], column, config)
         config = config.model_copy(update={"error_column": columns})
-    for name in config.features:
-        features = features if features is not None else {}
-        require_column([*features], name, "the argument feature_columns")
-        _require_length(f"feature column '{name}'", features[name], listed)
-        table[name] = _texts(_unmasked(features[name]))
     roles = Columns.of(table, config)
     rows = Rows.read(roles, np.float32).without_refusals()
     texts: list[str] | None = None
