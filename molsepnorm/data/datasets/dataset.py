@@ -17,7 +17,6 @@ import pandas as pd
 from molsepnorm.data.store import GraphStore, Rejected
 from molsepnorm.errors import ConfigError
 from molsepnorm.files.digests import short_digest
-from molsepnorm.molecules.encodings.hashes import graph_hashes
 from molsepnorm.tasks import Target
 from molsepnorm.tasks.label_errors import label_weights as of_errors
 from molsepnorm.tasks.summary import TargetSummary
@@ -168,11 +167,6 @@ class Dataset:
         every = [self.molecule_ids, *columns] if self.groups is None else [self.groups]
         are_new = (2 * np.isin(ids[val], ids[train]).sum() <= len(val) for ids in every)
         return next(compress(every, are_new), rows)
-
-    @cached_property
-    def graph_hashes(self) -> np.ndarray:
-        """Hashes [G], equal for equal graphs; those of other graphs hardly ever agree."""
-        return graph_hashes(self.store)
 
     def smiles_of(self, graphs: np.ndarray | slice) -> list[str]:
         assert self.smiles is not None

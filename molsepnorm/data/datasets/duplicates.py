@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from dataclasses import replace
 
 import numpy as np
 import pandas as pd
 
 from molsepnorm.data.datasets.dataset import BOUNDS, ERRORS, Dataset, Merged
-from molsepnorm.errors import InvalidMolecule, counted
+from molsepnorm.errors import counted
+from molsepnorm.molecules.encodings.encoding import EncodedGraphs
+from molsepnorm.molecules.featurize.standardize import molecule_key
 from molsepnorm.tasks.label_errors import merged_error
+
+_FACTOR = np.uint64(0x9E3779B97F4A7C15)  # odd, near 2^64 / 1.618, so it spreads all bits
 
 
 def used_rows(rows: np.ndarray, is_labelled: np.ndarray) -> np.ndarray:
@@ -107,17 +110,38 @@ def molecule_numbers(dataset: Dataset) -> np.ndarray:  # (G,)
     """Return the same number for rows with the same canonical SMILES; without SMILES, with the same
     graph. Texts that RDKit cannot read are compared as they are. Canonical SMILES are slow, so they
     are computed only for molecules whose graphs have the same hash."""
+    hashes = graph_hashes(dataset.store)
     if dataset.smiles is None:
-        return dataset.graph_hashes
-    from molsepnorm.molecules.featurize.smiles import canonical_smiles
-
-    def canonical(text: str) -> str:
-        with suppress(InvalidMolecule):
-            return canonical_smiles(text)
-        return text
-
-    table = pd.DataFrame({"graph": dataset.graph_hashes, "text": dataset.smiles_of(slice(None))})
+        return hashes
+    table = pd.DataFrame({"graph": hashes, "text": dataset.smiles_of(slice(None))})
     several = table.groupby("graph")["text"].transform("nunique") > 1
     texts = table.loc[several, "text"]
-    table.loc[several, "text"] = texts.map({text: canonical(text) for text in texts.unique()})
+    table.loc[several, "text"] = texts.map({text: molecule_key(text, "none") for text in {*texts}})
     return table.reset_index().groupby(["graph", "text"])["index"].transform("min").to_numpy()
+
+
+def graph_hashes(graphs: EncodedGraphs) -> np.ndarray:  # uint64 (G,)
+    """Hash every graph, whatever the order of its atoms: each atom with all other atoms and the
+    paths to them, so that isomers differ. Equal graphs have equal hashes, others hardly ever."""
+    random = np.random.default_rng(0)
+
+    def numbers(count: int) -> np.ndarray:
+        return random.integers(0, 1 << 64, count, dtype=np.uint64)
+
+    of_atom = numbers(256)[graphs.degrees]
+    for feature in graphs.atoms.T:
+        of_atom = of_atom * _FACTOR + numbers(256)[feature]
+    of_path = numbers(len(graphs.paths))
+    hashes, end = np.empty(len(graphs), dtype=np.uint64), 0
+    for graph, atoms in enumerate(np.split(of_atom, np.cumsum(graphs.sizes))[:-1]):
+        start, end = end, end + len(atoms) ** 2
+        paths = of_path[graphs.pairs[start:end]].reshape(len(atoms), len(atoms))
+        around = _mixed(paths + _FACTOR * atoms).sum(axis=1)
+        hashes[graph] = _mixed(around + _FACTOR * atoms).sum()
+    return hashes
+
+
+def _mixed(hashes: np.ndarray) -> np.ndarray:
+    """Mix the bits of hashes (uint64), so that sums of them differ for different sets."""
+    hashes = (hashes ^ (hashes >> np.uint64(32))) * _FACTOR
+    return hashes ^ (hashes >> np.uint64(29))
