@@ -1,7 +1,7 @@
-"""Digests of files and contents.
+"""Digests of files and contents, and arrays in files that contain their digest.
 
 A safetensors file contains its SHA-256 digest under `KEY` in the metadata of its header; it is
-computed with `BLANK` in this place.
+computed with `BLANK` in this place. Nothing is pickled.
 """
 
 from __future__ import annotations
@@ -10,13 +10,20 @@ import hashlib
 import json
 import re
 from collections.abc import Iterable
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
+from molsepnorm.errors import StorageError
 from molsepnorm.files.writing import clear_errors
 
 KEY = "sha256"
 BLANK = "0" * 64
+
+_NAMES: dict[type[np.generic], str] = {np.uint16: "U16", np.float32: "F32"}
+_WRONG_CONTENT = (ValueError, TypeError, AttributeError, LookupError, RecursionError, OverflowError)
 
 # other texts of a header have escaped quotes, so only the field itself matches
 _FIELD = re.compile(rb'"sha256": ?"([0-9a-f]{64})"')
@@ -59,6 +66,39 @@ def check_sealed(path: Path) -> str:
     if digest.hexdigest() != expected:
         raise ValueError(f"its content does not match its digest {expected[:12]}…")
     return expected
+
+
+def write_array(
+    path: Path, name: str, dtype: type[np.generic], shape: tuple[int, ...], pieces: Iterable[Any]
+) -> None:
+    """Write an array from pieces of bytes, so that it is never in memory as a whole."""
+    size = int(np.prod(shape, dtype=np.int64)) * np.dtype(dtype).itemsize
+    entry = {"dtype": _NAMES[dtype], "shape": [*shape], "data_offsets": [0, size]}
+    header = json.dumps({"__metadata__": {KEY: BLANK}, name: entry}).encode()
+    header += b" " * (-len(header) % 8)  # aligns the array
+    write_sealed(path, chain([len(header).to_bytes(8, "little") + header], pieces))
+
+
+def open_array(
+    path: Path, name: str, dtype: type[np.generic], shape: tuple[int, ...]
+) -> np.ndarray:
+    """Compare a file of `write_array` with its digest, and map it into memory, copied on write.
+
+    Raises:
+        StorageError: the file is missing or damaged, or contains another array.
+    """
+    try:
+        with clear_errors(path, "read"), open(path, "rb") as file:
+            length = int.from_bytes(file.read(8), "little")
+            entry = json.loads(file.read(min(length, 1 << 26)))[name]
+            if (entry["dtype"], tuple(entry["shape"])) != (_NAMES[dtype], shape):
+                raise ValueError(f"{name} has the shape {entry['shape']}")
+            if file.seek(0, 2) != 8 + length + entry["data_offsets"][1]:
+                raise ValueError("the file ends early")
+            check_sealed(path)
+            return np.memmap(path, dtype, "c", 8 + length, shape)
+    except _WRONG_CONTENT as error:
+        raise StorageError(f"{path} is damaged: delete it, and it will be made again") from error
 
 
 def json_digest(content: Any) -> str:

@@ -14,8 +14,7 @@ import numpy as np
 from molsepnorm.data.datasets import SPLITS, Dataset
 from molsepnorm.devices import usable_cores
 from molsepnorm.errors import ConfigError, DataError, StorageError, counted
-from molsepnorm.files.arrays import open_array, write_array
-from molsepnorm.files.digests import short_digest
+from molsepnorm.files.digests import open_array, short_digest, write_array
 from molsepnorm.files.writing import cache_folder, clear_errors, replacing, scratch_folder
 from molsepnorm.model import SUPERVISED, ExtraArrays, PropertyModel
 from molsepnorm.model.molecule_columns import MoleculeColumns

@@ -24,7 +24,7 @@ from molsepnorm.data.datasets.config import DataConfig
 from molsepnorm.data.datasets.dataset import Dataset, Rejected
 from molsepnorm.errors import ConfigError, DataError, ModelError
 from molsepnorm.files import writing
-from molsepnorm.files.arrays import open_array, write_array
+from molsepnorm.files.digests import open_array, write_array
 from molsepnorm.files.lock import LOCK
 from molsepnorm.files.reading import check_types, read_json
 from molsepnorm.files.tables import free_name
