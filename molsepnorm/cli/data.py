@@ -90,15 +90,16 @@ def check(
 
     config = cli.configuration({**options, "data": file})
     if copy is not None:
-        removed_path(copy, file, force)  # raises before the work if no copy can be written there
+        removed = removed_path(copy, file, force)  # raises an error before the work
     scan = scan_table(config.data, encoding(config))
     report = check_table(scan)
     content = asdict(report)
     if not as_json:
         _print_report(report)
     if copy is not None:
-        clean = clean_table(scan, encoding(config))
-        files = {"copy": str(copy), "list": str(write_clean(clean, copy, file, force))}
+        clean = clean_table(scan)
+        write_clean(clean, copy, removed)
+        files = {"copy": str(copy), "list": str(removed)}
         content["fixed"] = {**files, "removed": clean.removed, "changed": clean.changed}
         if not as_json:
             _print_clean(clean, files["copy"], files["list"])

@@ -16,7 +16,6 @@ from molsepnorm.data.datasets.duplicates import merged_label
 from molsepnorm.data.tables.columns import names_in_file
 from molsepnorm.errors import ConfigError
 from molsepnorm.files.writing import replacing, write_csv
-from molsepnorm.molecules.encodings.encoding import EncodingSpec
 
 _MARKED = re.compile(
     r"(?:([<>≤≥]=?)|[~≈=])?\s*([-+\u2212]?(?:\d{1,3}(?: \d{3})+|\d*\.?\d+)(?:e[-+]?\d+)?)\s*"
@@ -64,8 +63,8 @@ class CleanTable:
         return sum(change.what == "changed" for change in self.changes)
 
 
-def clean_table(scan: Scan, encoding: EncodingSpec) -> CleanTable:
-    """Return a cleaned copy of a table that was scanned with this encoding.
+def clean_table(scan: Scan) -> CleanTable:
+    """Return a cleaned copy of a table.
 
     - Rows with an invalid SMILES are removed.
     - Marked numbers such as 45* become numbers; other invalid labels of the targets are emptied.
@@ -95,7 +94,8 @@ def clean_table(scan: Scan, encoding: EncodingSpec) -> CleanTable:
     differing = Counter[str]()
     frame, edits = _marked(scan)
     if edits:
-        scan = Scan.of(replace(scan.rows.table, frame=frame), encoding)
+        table = replace(scan.rows.table, frame=frame)
+        scan = Scan.of(table, scan.dataset.store.encoding)
     cells = [column.to_numpy(dtype=object, copy=True) for _, column in scan.frame.items()]
     for issue in scan.labels.issues:
         column = cells[names.index(issue.column)]
@@ -158,17 +158,15 @@ def _in_a_later_split(scan: Scan) -> dict[int, str]:
     return reasons
 
 
-def write_clean(clean: CleanTable, output: Path, source: Path, force: bool = False) -> Path:
-    """Write the copy as a CSV file, and beside it the removed and changed rows of `source`, with
-    position and reason; return the path of the latter. Errors are those of `removed_path`."""
-    removed = removed_path(output, source, force)
+def write_clean(clean: CleanTable, output: Path, removed: Path) -> None:
+    """Write the copy as a CSV file, and the removed and changed rows of the source, with position
+    and reason, to the path that `removed_path` returned."""
     columns = names_in_file(clean.source)
     before = clean.source.to_numpy(dtype=object)
     rows = [[*change, *before[change.row]] for change in clean.changes]
     with replacing(removed) as beside, replacing(output) as scratch:
         write_csv(beside, [*Change._fields, *columns], rows)
         write_csv(scratch, columns, clean.table.itertuples(index=False, name=None))
-    return removed
 
 
 def removed_path(output: Path, source: Path, force: bool = False) -> Path:

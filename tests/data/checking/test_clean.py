@@ -20,7 +20,7 @@ FIXED = {"unreadable", "invalid-labels", "conflicts", "duplicates", "leak"}
 
 
 def _clean(path, **settings):
-    return clean_table(scan_table(DataConfig(table=path, **settings), OGB), OGB)
+    return clean_table(scan_table(DataConfig(table=path, **settings), OGB))
 
 
 def _rows(path):
@@ -38,8 +38,8 @@ def test_unreadable_rows_are_removed_and_cells_that_are_no_labels_emptied(write,
     """Both are listed, with the cell of the source. Another folder is made."""
     path = write([FINE[0], ("C1CC", "7"), *FINE[1:], ("", "8"), ("CCO", "high"), ("OCC", "3")])
     copy = tmp_path / "deep" / "copy.csv"
-    removed = write_clean(_clean(path, targets=["y"]), copy, path)
-    assert removed == tmp_path / "deep" / "copy.removed.csv"
+    removed = tmp_path / "deep" / "copy.removed.csv"
+    write_clean(_clean(path, targets=["y"]), copy, removed)
     assert _rows(copy) == [["smiles", "y"], *map(list, FINE), ["CCO", "3"]]
     header, *rows = _rows(removed)
     assert header == ["row", "where", "what", "reason", "smiles", "y"]
@@ -151,14 +151,14 @@ def test_the_copy_has_no_problem_that_was_fixed_and_nothing_is_lost(tmp_path_fac
     """Rows that differ from the source are listed; columns and the order of rows are preserved, and
     cleaning the copy again changes nothing."""
     folder = tmp_path_factory.mktemp("clean")
-    path, copy = folder / "my.csv", folder / "copy.csv"
+    path, copy, removed = (folder / name for name in ("my.csv", "copy.csv", "removed.csv"))
     table = [["smiles", "y", "note", "name"], *([*row, "", ""] for row in FINE), *map(list, rows)]
     with open(path, "w", newline="") as file:
         csv.writer(file).writerows(table)
     settings = {"targets": ["y"]} if named else {}
     clean = _clean(path, **settings)
-    listed = _rows(write_clean(clean, copy, path))
-    copied = _rows(copy)
+    write_clean(clean, copy, removed)
+    copied, listed = _rows(copy), _rows(removed)
 
     report = check_table(scan_table(DataConfig(table=copy, **settings), OGB))
     assert not {finding.kind for finding in report.problems} & FIXED
@@ -182,7 +182,7 @@ def test_the_copy_of_a_real_table_has_no_problem(datasets, tmp_path):
     assert [each.count for each in report.problems] == [6, 11]  # conflicts and duplicates
     clean = _clean(path)
     assert (clean.removed, clean.changed) == (11, 6)
-    write_clean(clean, output, path)
+    write_clean(clean, output, tmp_path / "removed.csv")
     assert check_table(scan_table(DataConfig(table=output), OGB)).problems == ()
 
 
@@ -193,8 +193,8 @@ def test_columns_of_one_name_and_carriage_returns_are_kept(tmp_path):
     with open(path, "w", newline="") as file:
         writer = csv.writer(file, quoting=csv.QUOTE_ALL)
         writer.writerows([["smiles", "y", "note", "note", "note.1"], *rows])
-    clean = _clean(path)
-    removed = write_clean(clean, tmp_path / "copy.csv", path)
+    removed = tmp_path / "copy.removed.csv"
+    write_clean(_clean(path), tmp_path / "copy.csv", removed)
     rows[0][3] = "d\r\n"
     assert _rows(tmp_path / "copy.csv") == [["smiles", "y", "note", "note", "note.1"], *rows[:-1]]
     assert _rows(removed)[0][4:] == ["smiles", "y", "note", "note", "note.1"]
