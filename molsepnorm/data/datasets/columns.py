@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import cached_property
@@ -17,8 +17,7 @@ import pandas as pd
 from molsepnorm.data.datasets.config import NONE, DataConfig
 from molsepnorm.data.tables.columns import names_in_file, require_column, with_points
 from molsepnorm.data.tables.formats import locate
-from molsepnorm.errors import ConfigError, DataError, listed
-from molsepnorm.molecules.featurize.units import UNITS
+from molsepnorm.errors import ConfigError, DataError, InvalidMolecule, listed
 from molsepnorm.tasks.inputs import MISSING, WITH_COMMA
 from molsepnorm.tasks.metrics import Kind
 
@@ -45,6 +44,9 @@ _RELATIONS = {"": "", "=": "", "==": "", "~": "", ">": ">", ">>": ">", "<": "<",
 _RELATIONS |= {">=": ">=", "≥": ">=", "<=": "<=", "≤": "<="}
 """Relations, without quotation marks, and the sign that a number gets."""
 _MAX_WORDS = 20  # of a column of relations or units
+_NANOMOLAR = {"pM": 1e-3, "nM": 1.0, "uM": 1e3, "µM": 1e3, "μM": 1e3, "mM": 1e6, "M": 1e9}
+_GRAMS = {"ng/mL": 1e3, "ug/mL": 1e6, "µg/mL": 1e6, "ug.mL-1": 1e6, "mg/mL": 1e9}
+"""Units, and the number of nM in one of them; of mass units, times the molar mass in g/mol."""
 
 
 class Qualifiers(NamedTuple):
@@ -97,12 +99,44 @@ def require_declared(
                 f"Otherwise: --relation-column {NONE}"
             )
         units = plain - {""}
-        if unit is None and len(units) > 1 and units <= UNITS:
+        if unit is None and len(units) > 1 and units <= {*_NANOMOLAR, *_GRAMS}:
             raise DataError(
                 f"{source}: the column '{name}' holds the units {listed(sorted(units))}. If they "
                 f"belong to '{target}', its numbers are converted to nM: --unit-column '{name}'. "
                 f"Otherwise: --unit-column {NONE}"
             )
+
+
+def factors_to_nanomolar(
+    units: Sequence[str], smiles: Sequence[str], where: Callable[[int], str]
+) -> np.ndarray | None:
+    """Return the factors that convert the rows to nM, float64 (rows,), NaN without a unit; None if
+    the only unit is another one, such as mV. Units of mass need the SMILES. An unknown one of
+    several units is a `DataError`, with `where` of its row."""
+    distinct = {*units} - {""}
+    unknown = sorted(distinct.difference(_NANOMOLAR, _GRAMS))
+    if unknown and len(distinct) == 1:
+        return None
+    if unknown:
+        raise DataError(
+            f"{where(units.index(unknown[0]))}: the unit '{unknown[0]}' cannot be converted "
+            f"beside others ({listed(sorted(distinct))}): known are "
+            f"{', '.join((*_NANOMOLAR, *_GRAMS))}. Convert these numbers, or leave such rows out"
+        )
+    factors = np.array([_NANOMOLAR.get(unit, np.nan) for unit in units])
+    for row, unit in enumerate(units):
+        if unit in _GRAMS:
+            factors[row] = _GRAMS[unit] / _molar_mass(smiles[row])
+    return factors
+
+
+def _molar_mass(smiles: str) -> float:
+    from molsepnorm.molecules.featurize.descriptors import structure_inputs
+
+    try:
+        return float(structure_inputs([smiles], False, ("MolWt",), False)[1][0, 0])
+    except InvalidMolecule:  # the row is left out
+        return np.nan
 
 
 def unquoted(cell: str) -> str:

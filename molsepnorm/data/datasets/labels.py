@@ -19,6 +19,7 @@ from molsepnorm.data.datasets.columns import (
     Column,
     Columns,
     configured_kind,
+    factors_to_nanomolar,
     require_declared,
     unquoted,
     word_of,
@@ -38,7 +39,6 @@ from molsepnorm.errors import (
 )
 from molsepnorm.files.tables import name_of_copy
 from molsepnorm.molecules.featurize.further import refuse_molecules
-from molsepnorm.molecules.featurize.units import factors_to_nanomolar
 from molsepnorm.tasks import FeatureColumn, Target
 from molsepnorm.tasks.inputs import WITH_COMMA, too_close
 from molsepnorm.tasks.label_errors import learned_errors
