@@ -252,10 +252,14 @@ class Column:
             return False
         return len(texts) <= (2 if self.has_words else max(10, len(self.bad_rows) // 2))
 
-    def assay_limits(self) -> dict[Literal["smaller", "larger"], tuple[float, int]]:
+    def assay_limits(
+        self, factors: np.ndarray | None
+    ) -> dict[Literal["smaller", "larger"], tuple[float, int]]:
         """Return the numbers that may be a limit of the assay, with their counts: many labels equal
-        such a number, and hardly any is smaller, or larger."""
-        numbers, counts = self._counted
+        such a number, and hardly any is smaller, or larger. `factors` (rows,) convert the rows."""
+        exact = self.numbers if factors is None else self.numbers * factors
+        exact = exact[(self.bounds == 0) & ~np.isnan(exact)]
+        numbers, counts = np.unique(exact, return_counts=True)
         limits: dict[Literal["smaller", "larger"], tuple[float, int]] = {}
         if len(numbers) < _MIN_DISTINCT:
             return limits

@@ -255,7 +255,7 @@ class DataConfig(BaseModel):
     """Limits of the assays of regression targets, lowest:highest, such as logD=0.68:,dose=:100.
     Labels at a limit or beyond it are bounds. By default only labels with a sign such as > are.
 
-    If the numbers are converted to nM, so are the limits."""
+    If the numbers are converted to nM, the limits are in nM, too."""
     transform: Annotated[
         dict[str, str], BeforeValidator(_parse_transforms), "--transform", "Labels"
     ] = {}

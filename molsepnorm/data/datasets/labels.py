@@ -137,7 +137,7 @@ def read_labels(table: Columns, dtype: type[np.floating] = np.float64) -> Labels
                 problems += _issue(table, column, column.odd_rows, odd)
         if kind == "regression":
             bounds[:, number] = column.bounds
-            warnings += _about_numbers(table, column)
+            warnings += _about_numbers(table, column, factors)
             if factors is not None:
                 bare, remedy = without_unit & ~np.isnan(labels), "empty the cell, or add the unit"
                 problems += _issue(table, column, np.flatnonzero(bare), "has no unit", remedy)
@@ -261,8 +261,9 @@ def _kind(table: Columns, column: Column, given: Kind | None) -> tuple[Kind, Cla
     return given or ("regression" if len(column.odd_rows) else "binary"), None
 
 
-def _about_numbers(table: Columns, column: Column) -> list[str]:
-    """Check that numbers have one meaning, and return lines about their bounds."""
+def _about_numbers(table: Columns, column: Column, factors: np.ndarray | None) -> list[str]:
+    """Check that numbers have one meaning, and return lines about their bounds; limits are those of
+    the numbers that `factors` (rows,) convert."""
     where, config = f"{table.source}, column '{column.name}'", table.config
     require_clear_points(table.frame, column.name, config.decimal, table.source)
     suspect = None if config.missing_values else column.stands_for_missing()
@@ -283,7 +284,7 @@ def _about_numbers(table: Columns, column: Column) -> list[str]:
             f"{column.bounded:,} of {column.count:,} labels of {column.name} are bounds, such as "
             f"'{column.first_bound}'."
         )
-    if column.name not in config.limits and (limits := column.assay_limits()):
+    if column.name not in config.limits and (limits := column.assay_limits(factors)):
         what = [f"{n:,} are {number:g}, and hardly any is {w}" for w, (number, n) in limits.items()]
         ends = [f"{limits[w][0]:.7g}" if w in limits else "" for w in ("smaller", "larger")]
         lines.append(

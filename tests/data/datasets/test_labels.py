@@ -209,6 +209,17 @@ def test_labels_at_a_limit_of_the_assay_may_be_read_as_bounds():
     assert labels.values[-2:, 0].tolist() == [1.9, 1.9]
 
 
+def test_limits_of_numbers_that_are_converted_are_in_nm():
+    """The limit in the warning is the one that makes the labels at it bounds."""
+    cells = {"y": [*["10"] * 8, "1", "2", "3", "4", "5", "6"], "unit": ["uM"] * 14}
+    settings = {"targets": ["y"], "unit_column": "unit"}
+    limit = "--limits y=:10000"
+    assert any(line.endswith(limit) for line in read(cells, **settings).warnings)
+    labels = read(cells, limits="y=:10000", **settings)
+    assert labels.bounds[:, 0].tolist() == [1] * 8 + [0] * 6
+    assert labels.values[-1, 0] == 6000
+
+
 # Transforms
 
 
