@@ -193,6 +193,7 @@ def _error_columns(names: Sequence[str], config: DataConfig) -> dict[str, str]:
 def _amounts(table: Columns, name: str, remedy: str) -> np.ndarray:  # (rows,)
     """Return the numbers of a column of weights or errors, NaN for a blank. A cell that is no
     number or negative is a `DataError` with the remedy."""
+    require_clear_points(table.frame, name, table.config.decimal, table.source)
     column = table.column(name)
     odd = np.union1d(column.bad_rows, np.flatnonzero(column.bounds))
     odd = np.union1d(odd, np.flatnonzero(column.numbers < 0))
@@ -220,6 +221,8 @@ def about_features(table: Columns) -> list[str]:
     lines = []
     for name, kind in table.config.features.items():
         cells = table.cells(name)
+        if kind in (None, "number"):
+            require_clear_points(table.frame, name, table.config.decimal, table.source)
         column = FeatureColumn.fit(name, cells, partial(table.cell, name=name), kind)
         if kind is None:
             refuse_molecules(column.words, name, table.source)

@@ -139,3 +139,14 @@ def test_invalid_smiles_are_listed_with_their_file_and_line_or_an_error(files, t
     assert _left_out(dataset)[1] == [f"{second}, line 2", "C1CC", entry.reason]
     with pytest.raises(DataError, match=r"\.smi, line 2: RDKit cannot read 'C1CC'.*Fix the"):
         _structures([files[0], second], on_invalid="fail")
+
+
+@pytest.mark.parametrize("role", ["targets", "feature_columns", "weight_column", "error_column"])
+def test_points_between_semicolons_need_an_option(write, role):
+    """1.234 may be 1234, whatever the column is for."""
+    rows = [f"{'C' * n}O;{100 * n};{n}.234" for n in range(1, 25)]
+    path = write("\n".join(["smiles;y;x", *rows]) + "\n")
+    settings = {"targets": ["y"], role: "x" if role.endswith("_column") else ["x"]}
+    with pytest.raises(DataError, match="line 2, column 'x': '1.234' may be 1.234 or 1234"):
+        _load(path, **settings)
+    assert len(_load(path, **settings, decimal=".").store) == 24
