@@ -207,7 +207,7 @@ class TableReport:
 def check_table(scan: Scan) -> TableReport:
     """Return the report of a scanned table.
 
-    Two rows are the same molecule if a model reads the same graph. Labels of a molecule conflict if
+    Two rows are the same molecule if their canonical SMILES are equal. Labels of one conflict if
     classes differ, or numbers differ by more than a millionth of their column's standard deviation.
     """
     labels = scan.labels.values[scan.readable].T, scan.exact[scan.readable].T
@@ -384,7 +384,8 @@ def _mixtures(scan: Scan) -> Iterator[Finding]:
     fragments: dict[int, list[int]] = defaultdict(list)
     standard = scan.dataset.smiles or ()
     for row in scan.readable.tolist():
-        fragments[standard[row].count(".") + 1].append(row)
+        smiles, *_ = standard[row].split()  # an extension of CXSMILES may follow
+        fragments[smiles.count(".") + 1].append(row)
     groups = [_group(scan, f"{n} fragments", rows) for n, rows in fragments.items() if n > 1]
     text = ". The model reads all fragments"
     yield from _found("mixtures", False, groups, "salts and mixtures", "row", text)

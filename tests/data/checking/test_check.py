@@ -200,6 +200,7 @@ def test_what_training_refuses_is_a_problem(write, rows, header, settings, kinds
 
 def test_salts_are_information(write):
     rows = [*FINE, ("CC[O-].[Na+]", 1), ("C.CC.CCC", 1), ("[Cu+2].[Cl-]", 1), ("[Pt+2]", 1)]
+    rows += [("C[C@H](O)F |w:1.0|", 1)]  # the point of an extension separates no fragments
     report = _check(write(rows))
     assert report.problems == ()
     found = _found(report, "mixtures")
