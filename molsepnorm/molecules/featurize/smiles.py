@@ -94,7 +94,8 @@ def canonical_smiles(smiles: str) -> str:
 
 def read_smiles(smiles: str) -> Chem.Mol:
     """Return the sanitised molecule as it is written, with isotopes and atom-map numbers."""
-    return _read(one_token(smiles))
+    with rdBase.BlockLogs():
+        return _read(one_token(smiles))
 
 
 def canonical_mol(smiles: str) -> Chem.Mol:

@@ -15,6 +15,7 @@ from molsepnorm.molecules.featurize.smiles import (
     MAX_ATOMS,
     canonical_mol,
     canonical_smiles,
+    read_smiles,
 )
 from molsepnorm.molecules.molecule import MolGraph
 from support import spelling, with_marks
@@ -196,5 +197,7 @@ def test_rdkit_prints_nothing_and_its_log_settings_survive(capfd):
     finally:
         rdBase.EnableLog("rdApp.error")
     featurize.get("ogb").many(["C1CC", "[H]"])
+    with pytest.raises(InvalidMolecule):
+        read_smiles("C1CC")
     assert rdBase.LogStatus() == before
     assert capfd.readouterr() == ("", "")
