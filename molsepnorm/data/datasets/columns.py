@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import cached_property
@@ -78,33 +78,6 @@ def with_relations(cells: pd.Series, relations: pd.Series, source: Path | str) -
             f"{', '.join(filter(None, _RELATIONS))}, or a blank for ="
         )
     return (signs + cells.str.strip()).where(cells.str.strip() != "", "")
-
-
-def require_declared(
-    words: Mapping[str, set[str]],
-    relation: str | None,
-    unit: str | None,
-    target: str,
-    source: Path | str,
-) -> None:
-    """Raise a `DataError` if one of the unused `Columns.words` holds relations other than =, or
-    several units, and the settings do not say `none`."""
-    for name, cells in words.items():
-        plain = {unquoted(cell) for cell in cells}
-        signs = {_RELATIONS.get(cell) for cell in plain}
-        if relation is None and None not in signs and signs - {""}:
-            raise DataError(
-                f"{source}: the column '{name}' holds relations such as '{max(plain)}'. If they "
-                f"belong to '{target}', its numbers are bounds: --relation-column '{name}'. "
-                f"Otherwise: --relation-column {NONE}"
-            )
-        units = plain - {""}
-        if unit is None and len(units) > 1 and units <= {*_NANOMOLAR, *_GRAMS}:
-            raise DataError(
-                f"{source}: the column '{name}' holds the units {listed(sorted(units))}. If they "
-                f"belong to '{target}', its numbers are converted to nM: --unit-column '{name}'. "
-                f"Otherwise: --unit-column {NONE}"
-            )
 
 
 def factors_to_nanomolar(
@@ -385,6 +358,27 @@ class Columns:
             if self.frame[name].head(_MAX_WORDS * 10).nunique() <= _MAX_WORDS:
                 words[name] = {*self.frame[name].unique()}
         return {name: cells for name, cells in words.items() if 0 < len(cells) <= _MAX_WORDS}
+
+    def require_declared(self, target: str) -> None:
+        """Raise a `DataError` if one of the unused `words` holds relations other than =, or several
+        units, and the settings do not say `none`."""
+        config = self.config
+        for name, cells in self.words().items():
+            plain = {unquoted(cell) for cell in cells}
+            signs = {_RELATIONS.get(cell) for cell in plain}
+            if config.relation_column is None and None not in signs and signs - {""}:
+                raise DataError(
+                    f"{self.source}: the column '{name}' holds relations such as '{max(plain)}'. "
+                    f"If they belong to '{target}', its numbers are bounds: --relation-column "
+                    f"'{name}'. Otherwise: --relation-column {NONE}"
+                )
+            units = plain - {""}
+            if config.unit_column is None and len(units) > 1 and units <= {*_NANOMOLAR, *_GRAMS}:
+                raise DataError(
+                    f"{self.source}: the column '{name}' holds the units {listed(sorted(units))}. "
+                    f"If they belong to '{target}', its numbers are converted to nM: --unit-column "
+                    f"'{name}'. Otherwise: --unit-column {NONE}"
+                )
 
     def where(self, row: int) -> str:
         """Return the position of a row, for an error message."""

@@ -20,7 +20,6 @@ from molsepnorm.data.datasets.columns import (
     Columns,
     configured_kind,
     factors_to_nanomolar,
-    require_declared,
     unquoted,
     word_of,
 )
@@ -98,10 +97,9 @@ def read_labels(table: Columns, dtype: type[np.floating] = np.float64) -> Labels
     """
     config = table.config
     names, warnings = choose_targets(table)
-    declared = config.relation_column, config.unit_column
     if names:
-        require_declared(table.words(), *declared, names[0], table.source)
-    both = zip(table.qualifiers, declared, strict=True)
+        table.require_declared(names[0])
+    both = zip(table.qualifiers, (config.relation_column, config.unit_column), strict=True)
     if recognised := [f"'{name}'" for name, given in both if name is not None and given is None]:
         warnings.append(
             f"Read as an export of ChEMBL, with {listed(recognised)}; other columns by "
