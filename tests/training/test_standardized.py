@@ -50,7 +50,7 @@ def test_a_table_is_encoded_in_standard_form_and_keeps_its_smiles(salts):
     plain, found = (
         load(config.model_copy(update={"standardize": level}), OGB) for level in ("none", "parent")
     )
-    assert found.written == plain.written == plain.smiles == [*ACIDS, *SALTS]
+    assert found.source_smiles == plain.source_smiles == plain.smiles == [*ACIDS, *SALTS]
     assert found.smiles == standardized([*ACIDS, *SALTS], "parent")
     graphs = (store.sizes for store in (plain.store, found.store))
     assert [sizes[20] for sizes in graphs] == [5, 4]

@@ -54,8 +54,8 @@ class Dataset:
     """The word for a row of a file (line, row or record), and int64 positions, from 1."""
     smiles: Sequence[str] | None = None
     """SMILES of every row of the source, standardised if structures are."""
-    written: Sequence[str] | None = None
-    """SMILES of every row as in the source; None if they equal `smiles`."""
+    source_smiles: Sequence[str] | None = None
+    """SMILES of every row as in the source."""
     identifiers: Mapping[str, Sequence[str]] = field(default_factory=dict)
     """Cells of columns such as compound_id, of every row, for output."""
     weights: np.ndarray | None = None
@@ -138,11 +138,6 @@ class Dataset:
     @property
     def has_label(self) -> np.ndarray:  # bool [G]
         return ~np.isnan(self.labels).all(axis=1)
-
-    @property
-    def source_smiles(self) -> Sequence[str] | None:
-        """SMILES of every row as in the source."""
-        return self.written or self.smiles
 
     @property
     def molecules(self) -> np.ndarray:

@@ -145,7 +145,7 @@ def memory_dataset(
         graphs = featurize.get(config.featurizer).stream(standard)
     elif kind == _DATA:
         graphs = _from_data(listed, bond_offset, config.featurizer)
-    dataset = rows.dataset(graphs, encoding, written=texts, smiles=standard)
+    dataset = rows.dataset(graphs, encoding, source_smiles=texts, smiles=standard)
     return with_splits(dataset, roles, splits)
 
 

@@ -107,6 +107,7 @@ def load_named(name: str, data_dir: Path | None, encoding: EncodingSpec) -> Data
         targets=tuple(Target(target, about.kind) for target in targets),
         splits=splits,
         smiles=listed,
+        source_smiles=listed,
         metric=about.metric,
         evaluator=partial(official_score, name),
     )

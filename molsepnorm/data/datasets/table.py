@@ -74,7 +74,7 @@ class Rows:
         graphs: Iterable[MolGraph | InvalidMolecule],
         encoding: EncodingSpec,
         name: str = "",
-        written: Sequence[str] | None = None,
+        source_smiles: Sequence[str] | None = None,
         **more: Any,
     ) -> Dataset:
         """Return the data set of the molecules among the graphs of all rows, before duplicates are
@@ -88,7 +88,7 @@ class Rows:
                 if isinstance(graph, MolGraph):
                     yield row, graph
                 else:
-                    text = "" if written is None else written[row]
+                    text = "" if source_smiles is None else source_smiles[row]
                     if PLUS in text and first_molecule(text, text):  # "" if it is invalid
                         option = f"--feature-columns {config.smiles_column}:molecule"
                         raise DataError(f"{table.where(row)}: {graph}: add {option}")
@@ -112,7 +112,7 @@ class Rows:
             splits={},
             weights=None if self.weights is None else self.weights[rows].astype(np.float32),
             rejected=store.rejected,
-            written=written,
+            source_smiles=source_smiles,
             columns={n: np.array(table.cells(n), object)[rows].tolist() for n in config.features},
             warnings=labels.warnings,
             arrays={name: each[rows] for name, each in arrays.items() if each is not None},
@@ -132,7 +132,7 @@ class Rows:
             graphs_of(standard, config.featurizer),
             encoding,
             name=" + ".join(path.name for path in files),
-            written=smiles,
+            source_smiles=smiles,
             smiles=standard,
             identifiers={name: table.cells(name) for name in identifiers},
             positions=(word, table.frame.index.to_numpy()),
