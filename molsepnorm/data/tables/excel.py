@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,9 +20,10 @@ from molsepnorm.optional import require_package
 def read_excel(path: Path, name: str, rows: int, options: ReadOptions) -> Iterator[pd.DataFrame]:
     """Yield a sheet of a workbook in pieces; the index of a row is its number.
 
-    Numbers become text with the digits needed to read them back (1.0 is "1"), booleans "true" and
-    "false", dates ISO dates, formulas their stored values. A missing or ambiguous sheet is a
-    `ConfigError`, a damaged file or one with a password a `DataError`.
+    Numbers become text with the digits needed to read them back (1.0 is "1") and the declared
+    decimal mark, booleans "true" and "false", dates ISO dates, formulas their stored values. A
+    missing or ambiguous sheet is a `ConfigError`, a damaged file or one with a password a
+    `DataError`.
     """
     use = f"reading the workbook {name}"
     calamine = require_package("python_calamine", "excel", use, ", or save it as CSV")
@@ -48,7 +50,7 @@ def _sheet(book: Any, name: str, options: ReadOptions) -> pd.DataFrame:
                 f"{name} has no sheet '{options.sheet}'. {did_you_mean(options.sheet, titles)}"
             )
         titles = [options.sheet]
-    tables = {title: _table(book.get_sheet_by_name(title), options.header_row) for title in titles}
+    tables = {title: _table(book.get_sheet_by_name(title), options) for title in titles}
     wanted = [
         title
         for title, table in tables.items()
@@ -63,8 +65,9 @@ def _sheet(book: Any, name: str, options: ReadOptions) -> pd.DataFrame:
     return tables[(wanted or titles)[0]]
 
 
-def _table(sheet: Any, header_row: int | None) -> pd.DataFrame:
-    cells = pd.DataFrame(sheet.to_python(skip_empty_area=False), dtype=object).map(_text)
+def _table(sheet: Any, options: ReadOptions) -> pd.DataFrame:
+    header_row, as_text = options.header_row, partial(_text, mark=options.decimal or ".")
+    cells = pd.DataFrame(sheet.to_python(skip_empty_area=False), dtype=object).map(as_text)
     cells.index += 1
     filled = cells.index[(cells != "").any(axis=1)]
     if filled.empty or (header_row or 0) > filled[-1]:
@@ -75,11 +78,12 @@ def _table(sheet: Any, header_row: int | None) -> pd.DataFrame:
     return table.loc[:, ((cells.loc[start:] != "").any()).to_numpy()]
 
 
-def _text(value: Any) -> str:
+def _text(value: Any, mark: str) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
-    if isinstance(value, float) and value.is_integer() and abs(value) < 1e15:
-        return str(int(value))
+    if isinstance(value, float):
+        is_whole = value.is_integer() and abs(value) < 1e15
+        return str(int(value) if is_whole else value).replace(".", mark)
     if isinstance(value, datetime):
         return value.isoformat(sep=" ")
     return str(value)

@@ -20,7 +20,7 @@ _BUFFER = 1 << 18  # bytes read ahead of each column, by default a whole row gro
 _ROW_NUMBERS = re.compile(r"__index_level_\d+__")  # an unnamed index of pandas
 
 
-def read_parquet(path: Path, name: str, rows: int, _: ReadOptions) -> Iterator[pd.DataFrame]:
+def read_parquet(path: Path, name: str, rows: int, options: ReadOptions) -> Iterator[pd.DataFrame]:
     """Yield a Parquet file in pieces; the index of a row is its number, from 1.
 
     Cells are text as in workbooks, durations such as "1:30:00"; null and NaN are blank. An unnamed
@@ -31,7 +31,7 @@ def read_parquet(path: Path, name: str, rows: int, _: ReadOptions) -> Iterator[p
         shown = [i for i, column in enumerate(names) if not _ROW_NUMBERS.fullmatch(column)]
         first = 1
         for batch in table.iter_batches(rows_of_piece(rows, len(names))):
-            yield _frame(batch.select(shown), first)
+            yield _frame(batch.select(shown), first, options.decimal or ".")
             first += len(batch)
 
 
@@ -53,15 +53,15 @@ def _opened(path: Path, name: str) -> Iterator[Any]:
             ) from None
 
 
-def _frame(batch: Any, first: int) -> pd.DataFrame:
+def _frame(batch: Any, first: int, mark: str) -> pd.DataFrame:
     """Return a record batch as text, indexed by the numbers of its rows from `first`."""
-    texts = dict(enumerate(map(_texts, batch.columns)))
+    texts = {number: _texts(column, mark) for number, column in enumerate(batch.columns)}
     frame = pd.DataFrame(texts, index=range(first, first + len(batch)), dtype=object)
     frame.columns = pd.Index(batch.schema.names, dtype=object)
     return frame
 
 
-def _texts(column: Any) -> list[str]:
+def _texts(column: Any, mark: str) -> list[str]:
     pyarrow = importlib.import_module("pyarrow")
     compute = importlib.import_module("pyarrow.compute")
     if not pyarrow.types.is_duration(column.type):  # a cast would count microseconds
@@ -69,5 +69,7 @@ def _texts(column: Any) -> list[str]:
             text = compute.cast(column, pyarrow.string())
             if pyarrow.types.is_floating(column.type):
                 text = compute.if_else(compute.equal(text, "nan"), "", text)
+            if pyarrow.types.is_floating(column.type) or pyarrow.types.is_decimal(column.type):
+                text = compute.replace_substring(text, ".", mark)
             return compute.fill_null(text, "").to_pylist()
     return ["" if value is None else str(value) for value in column.to_pylist()]

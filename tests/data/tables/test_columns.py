@@ -92,3 +92,14 @@ def test_only_the_named_columns_are_converted(tmp_path):
     options = ReadOptions(decimal=",")
     (piece,) = read_chunks(tmp_path / "x.csv", options=options, numbers=["z"])
     assert piece.to_dict("records") == [{"smiles": "C", "y": "0,5", "z": "0.7"}]
+
+
+@pytest.mark.parametrize("name", ["my.xlsx", "my.parquet"])
+def test_numbers_that_a_file_stores_as_numbers_keep_their_value(tmp_path, name):
+    """Beside text with decimal commas, which is declared; 1.234 is not 1234."""
+    path = tmp_path / name
+    table = pd.DataFrame({"smiles": ["C", "CC"], "x": [1.234, 1e-7], "y": ["0,5", "1.234,5"]})
+    (table.to_excel if name.endswith("xlsx") else table.to_parquet)(path, index=False)
+    (piece,) = read_chunks(path, options=ReadOptions(decimal=","), numbers=["x", "y"])
+    assert piece["x"].astype(float).tolist() == [1.234, 1e-7]
+    assert piece["y"].tolist() == ["0.5", "1234.5"]
