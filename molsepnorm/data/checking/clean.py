@@ -216,7 +216,7 @@ def _merge(
             cell, what = "=" if is_mean else str(column[source]), "filled"
         elif name == scan.config.weight_column and weights is not None:
             mean, what = weights[used].mean(), "means"
-            cell = str(column[first]) if weights[first] == mean else f"{mean:.10g}"
+            cell = str(column[first]) if weights[first] == mean else _written(scan, mean)
         else:
             cell, what = next(iter(full), ""), "filled"
             differing[name] += len({*map(str.strip, full)}) > 1
@@ -247,4 +247,8 @@ def _merged_label(
         value = float(transform.inverse(np.array(value)))
     if labels.factors is not None:
         value /= labels.factors[used[0]]
-    return f"{value:.10g}", "means", int(used[0])
+    return _written(scan, value), "means", int(used[0])
+
+
+def _written(scan: Scan, number: float) -> str:
+    return f"{number:.10g}".replace(".", scan.config.decimal or ".")

@@ -218,3 +218,13 @@ def test_marked_numbers_are_read_and_listed(write):
     assert clean.source["y"].tolist()[len(FINE) :] == [cell for _, cell in marked]
     listed = {change.row: change.reason for change in clean.changes}
     assert "'45*' is read as 45" in listed[len(FINE)]
+
+
+def test_means_have_the_decimal_mark_of_the_table(write, tmp_path):
+    """1.125 would be read as 1125 beside decimal commas."""
+    rows = [(smiles, y.replace(".", ","), "1") for smiles, y in FINE]
+    path = write([*rows, ("CCO", "1,0", "0,5"), ("OCC", "1,25", "0,5")], "smiles,y,w")
+    settings = {"targets": ["y"], "weight_column": "w", "decimal": ","}
+    write_clean(_clean(path, **settings), tmp_path / "copy.csv", tmp_path / "removed.csv")
+    assert _rows(tmp_path / "copy.csv")[-1] == ["CCO", "1,125", "0,5"]
+    assert _clean(tmp_path / "copy.csv", **settings).changes == ()
