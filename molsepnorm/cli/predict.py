@@ -97,9 +97,7 @@ def predict(
 
         rows = molecules.rows(predictor)
         with _opened(output) as out:
-            count, failed = predict_rows(
-                predictor, out=out, digits=digits, overwrite=overwrite, **rows
-            )
+            count, failed = predict_rows(predictor, rows, out, digits=digits, overwrite=overwrite)
     if output or failed:
         sources.report(count, failed, output, "predicted")
 
@@ -143,8 +141,7 @@ def embed(model_folder: Path, molecules: sources.Molecules, output: Path, atoms:
         predictor = molecules.predictor([model_folder])
         from molsepnorm.predict import embed_rows
 
-        given = molecules.rows(predictor)
-        rows, failed = embed_rows(predictor, output=output, atoms=atoms, **given)
+        rows, failed = embed_rows(predictor, molecules.rows(predictor), output, atoms=atoms)
     sources.report(rows, failed, output, "embedded")
 
 
@@ -195,7 +192,7 @@ def explain(
         chosen = files.chosen_targets(predictor.targets, targets)
         files.require_format(output, chosen)
         most = files.MAX_PICTURE if output.suffix.lower() in files.PICTURES else None
-        explained = explain_rows(predictor, pairs=pairs, most=most, **molecules.rows(predictor))
+        explained = explain_rows(predictor, molecules.rows(predictor), pairs, most)
         name = model_folder.name or str(model_folder)
         files.write_explanations(explained, output, name, chosen)
     failed = sum(each.error is not None for each in explained)
@@ -390,7 +387,7 @@ def suggest(
 
         wished = parse_goals(predictor.model.task, *wishes)
         rows = molecules.rows(predictor)
-        done = choose(predictor, output=output, goals=wished, **numbers, **rows)
+        done = choose(predictor, rows, output, goals=wished, **numbers)
     say(f"Ranked by {done.ranked_by}", err=True)
     known = f"; {done.measured:,} measured already and left out" if done.measured else ""
     failed = f"; {done.failed:,} could not be predicted, see {done.rejected}" if done.failed else ""

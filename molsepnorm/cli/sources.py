@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from molsepnorm.data.tables.formats import ReadOptions
     from molsepnorm.devices import Precision
-    from molsepnorm.predict import Predictor
+    from molsepnorm.predict import Predictor, TableRows
     from molsepnorm.pretrained.card import ModelCard
 
 _LEVEL = 0.9  # of intervals, by default
@@ -67,8 +67,9 @@ class Molecules:
         given = self.device, self.processes, self.precision
         return load_predictor(folders, *given, level, domain, alerts, reference)
 
-    def rows(self, predictor: Predictor) -> dict[str, Any]:
-        """Return the arguments of `predict_rows` that describe the table of molecules."""
+    def rows(self, predictor: Predictor) -> TableRows:
+        """Return the table of molecules."""
+        from molsepnorm.predict import TableRows
         from molsepnorm.predict.encode import require_further
 
         require_further(predictor.model.inputs, self.options.further)
@@ -87,8 +88,7 @@ class Molecules:
             if self.options.encoding is not None and isinstance(sys.stdin, io.TextIOWrapper):
                 sys.stdin.reconfigure(encoding=self.options.encoding)
             chunks = _chunks(sys.stdin, name, self.options, features)
-        about = {"smiles_column": column, "source": name, "on_invalid": self.on_invalid}
-        return {"chunks": chunks, **about}
+        return TableRows(chunks, column, name, self.on_invalid)
 
 
 def _check_encoding(_: Any, __: Any, texts: tuple[str, ...]) -> tuple[str, ...]:

@@ -470,8 +470,8 @@ def encode_table(
     require_empty(folder, "the export")
     names = model.inputs.names
     chunks = read_chunks(source, rows=_ROWS, options=options, numbers=names)
-    table = TableRows(chunks, options.smiles_column, str(source), "keep", names)
-    table.check([])
+    table = TableRows(chunks, options.smiles_column, str(source))
+    table.check(names)
     molecules = files = 0
     rejected: list[str] = []
     with replacing(folder, folder=True) as scratch:

@@ -12,12 +12,12 @@ Goldstein, "The use of MMR, diversity-based reranking", SIGIR 1998 (a batch that
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from math import inf
 from pathlib import Path
-from typing import Literal, NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 import pandas as pd
@@ -285,15 +285,12 @@ class Suggested(NamedTuple):
 
 def suggest(
     predictor: Predictor,
-    chunks: Iterable[pd.DataFrame],
+    table: TableRows,
     output: Path,
     *,
-    smiles_column: str,
-    source: str,
     goals: Sequence[Goal],
     count: int = 96,
     exploit: float = 0.7,
-    on_invalid: Literal["keep", "fail"] = "keep",
 ) -> Suggested:
     """Choose candidates of a table, and write them in the order of choice.
 
@@ -307,13 +304,12 @@ def suggest(
 
     Args:
         predictor: with a level and the domain.
-        chunks, smiles_column, source, on_invalid: as for `predict_rows`.
         goals, count, exploit: see `parse_goals` and `choose`.
 
     Raises:
         ConfigError: the predictor has no level or no domain, a column is missing or has the name of
             a column that is added, or there is no label to improve on.
-        DataError: no candidate comes near the goals, or a row failed and `on_invalid` is fail.
+        DataError: no candidate comes near the goals, or a row failed (see `TableRows`).
         StorageError: a file cannot be written.
     """
     model, level = predictor.model, predictor.model.standardize
@@ -324,11 +320,8 @@ def suggest(
     value, known = Acquisition.of(model, goals), model.training_molecules()
     labels = known.labels[:, [goal.target for goal in goals]]
     measured = known.some(np.flatnonzero(np.isfinite(labels).all(axis=1)))
-    table = TableRows(chunks, smiles_column, source, on_invalid, model.inputs.names)
-    if table.is_empty:
-        raise DataError(f"{source} has no rows: give a table of candidates")
     columns = predictor.columns
-    table.check(["rank", *columns, *_ADDED, ERROR])
+    table.check(model.inputs.names, ["rank", *columns, *_ADDED, ERROR])
     place, header = table.smiles_place, table.header
     rejected = output.with_name(f"{output.name.split('.')[0]}-rejected{''.join(output.suffixes)}")
     pool, left_out = pd.DataFrame(), 0

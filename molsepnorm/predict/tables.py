@@ -30,12 +30,9 @@ _EMBEDDING, _ATOMS = "embedding", "atom_embeddings"
 
 def predict_rows(
     predictor: Predictor,
-    chunks: Iterable[pd.DataFrame],
+    table: TableRows,
     out: Path | TextIO,
     *,
-    smiles_column: str,
-    source: str,
-    on_invalid: Literal["keep", "fail"] = "keep",
     digits: int | None = None,
     overwrite: bool = False,
 ) -> tuple[int, int]:
@@ -44,11 +41,8 @@ def predict_rows(
     The new columns are those of `Predictor.predicted`.
 
     Args:
-        chunks: parts of the table as text, such as those of `tables.read_chunks`.
         out: the file, whose name chooses the format (see `output.open_table`), or an open text file
             for CSV.
-        source: name of the table in errors.
-        on_invalid: keep a row that fails, or raise an error.
         digits: significant digits of numbers; by default six, or more for a target whose values
             differ little for their size (`Target.digits`), and in Parquet all nine.
         overwrite: replace columns of the table that have the name of a new column.
@@ -59,15 +53,12 @@ def predict_rows(
     Raises:
         ConfigError: the model has no targets; the column of SMILES or a feature column is missing;
             or the table has one of the new columns, and `overwrite` is false.
-        DataError: a row failed and `on_invalid` is fail.
+        DataError: a row failed, and the table's `on_invalid` is fail.
         StorageError: `out` cannot be written.
     """
     predictor.model.require_targets()
-    table = TableRows(chunks, smiles_column, source, on_invalid, predictor.model.inputs.names)
-    if table.is_empty:
-        return 0, 0
     columns = predictor.columns
-    table.check([*columns, ERROR], overwrite)
+    table.check(predictor.model.inputs.names, [*columns, ERROR], overwrite)
     if digits is None:
         is_parquet = isinstance(out, Path) and check_output(out) == ".parquet"
         digits = _ALL_DIGITS if is_parquet else predictor.model.task.digits
@@ -78,14 +69,7 @@ def predict_rows(
 
 
 def embed_rows(
-    predictor: Predictor,
-    chunks: Iterable[pd.DataFrame],
-    output: Path | str,
-    *,
-    smiles_column: str,
-    source: str,
-    atoms: bool = False,
-    on_invalid: Literal["keep", "fail"] = "keep",
+    predictor: Predictor, table: TableRows, output: Path | str, *, atoms: bool = False
 ) -> tuple[int, int]:
     """Write a table with embeddings, keeping its rows, their order and all columns.
 
@@ -99,8 +83,10 @@ def embed_rows(
       digits and blank if the row failed, and `error`. They have no atoms.
 
     Args:
-        chunks, source, on_invalid: as for `predict_rows`, whose result is returned.
         atoms: also write the embeddings of the atoms, in Parquet.
+
+    Returns:
+        As `predict_rows`.
 
     Raises:
         ConfigError: the format cannot hold the embeddings; a column is missing; or the table
@@ -110,9 +96,6 @@ def embed_rows(
     output = Path(output)
     suffix = check_embeddings_output(output, atoms)
     width = predictor.model.network.embedding_width
-    table = TableRows(chunks, smiles_column, source, on_invalid, predictor.model.inputs.names)
-    if table.is_empty:
-        return 0, 0
     types: dict[str, Any] = {}
     names = [f"{_EMBEDDING}_{index}" for index in range(width)]
     if suffix == ".parquet":
@@ -130,7 +113,8 @@ def embed_rows(
         frame = pd.DataFrame(part.molecules, columns=names)
         return cells(frame.assign(**{ERROR: part.errors}), _CHANNEL_DIGITS)
 
-    table.check([*names, *[_ATOMS] * bool(types), ERROR])  # no atoms of another model stay
+    added = [*names, *[_ATOMS] * bool(types), ERROR]  # no atoms of another model stay
+    table.check(predictor.model.inputs.names, added)
     parts = predictor.embedded(iter(table), atoms)
     written = ((rows, part.errors, cells_of(part)) for rows, part in parts)
     return _write(output, table, written, names, types=types)
@@ -138,40 +122,47 @@ def embed_rows(
 
 class TableRows:
     """The rows of a table for a `Predictor`, each with its index and all its cells at the end.
-    Arguments as for `predict_rows`."""
+
+    Args:
+        chunks: one or more parts of the table as text, such as those of `tables.read_chunks`.
+        source: name of the table in errors.
+        on_invalid: keep a row that fails, or raise an error.
+    """
 
     def __init__(
         self,
         chunks: Iterable[pd.DataFrame],
         smiles_column: str,
         source: str,
-        on_invalid: Literal["keep", "fail"],
-        features: Sequence[str] = (),
+        on_invalid: Literal["keep", "fail"] = "keep",
     ) -> None:
         chunks = iter(chunks)
-        first = next(chunks, None)
-        self.is_empty = first is None
-        self.header = [] if first is None else names_in_file(first)
+        first = next(chunks)
+        self.source = source
+        self.header = names_in_file(first)
         """Names of the columns in the file, where that of SMILES may have another."""
         self.rows = self.failed = 0  # so far
-        self._columns = [] if first is None else [str(name) for name in first]
-        self._chunks = chunks if first is None else chain([first], chunks)
-        self._smiles_column, self._source, self._on_invalid = smiles_column, source, on_invalid
-        self._features = features
+        self._columns = [str(name) for name in first]
+        self._chunks = chain([first], chunks)
+        self._smiles_column, self._on_invalid = smiles_column, on_invalid
+        self._features: Sequence[str] = ()
         self._kept = list(range(len(self.header)))  # indices of the columns that stay
 
-    def check(self, added: Sequence[str], overwrite: bool | None = None) -> None:
+    def check(
+        self, features: Sequence[str], added: Sequence[str] = (), overwrite: bool | None = None
+    ) -> None:
         """Raise a `ConfigError` if a column of SMILES or features is missing, or one of those to be
         added is there. `overwrite` drops the latter, and is None where that cannot be chosen."""
-        if self._features:
-            require_feature_columns(self._features, self._columns, self._source)
-        for name in (self._smiles_column, *self._features):
-            require_column(self._columns, name, self._source)
+        self._features = features
+        if features:
+            require_feature_columns(features, self._columns, self.source)
+        for name in (self._smiles_column, *features):
+            require_column(self._columns, name, self.source)
         taken = [name for name in added if name in self._columns]
         if taken and not overwrite:
             option = "" if overwrite is None else ", or replace it (--overwrite-columns)"
             raise ConfigError(
-                f"{self._source} has a column '{taken[0]}' already, which a new column would "
+                f"{self.source} has a column '{taken[0]}' already, which a new column would "
                 f"replace: rename or remove it{option}"
             )
         self._kept = [number for number, name in enumerate(self._columns) if name not in taken]
@@ -195,7 +186,7 @@ class TableRows:
         if error is not None:
             self.failed += 1
             if self._on_invalid == "fail":
-                raise DataError(f"{locate(self._source, index)}: {error}")
+                raise DataError(f"{locate(self.source, index)}: {error}")
         return tuple(cells[number] for number in self._kept)
 
 

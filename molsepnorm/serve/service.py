@@ -31,7 +31,7 @@ from molsepnorm.molecules.alerts import structural_alerts
 from molsepnorm.molecules.drawing import Panel, draw_grid, draw_structure
 from molsepnorm.molecules.featurize.atom_order import traced
 from molsepnorm.molecules.featurize.further import first_molecule
-from molsepnorm.predict import Prediction, Predictor, Reference, predict_rows
+from molsepnorm.predict import Prediction, Predictor, Reference, TableRows, predict_rows
 from molsepnorm.predict.uncertainty import require_calibrated
 from molsepnorm.pretrained.card import EndPoint, ModelCard
 
@@ -195,8 +195,8 @@ class Service:
 
         def predicted(chunk: pd.DataFrame, rows: slice) -> tuple[str, int]:
             """Return rows with predictions as CSV with a header, and how many failed."""
-            out, part = io.StringIO(), [chunk.iloc[rows]]
-            failed = predict_rows(predictor, part, out, smiles_column=_SMILES, source=name)[1]
+            out, part = io.StringIO(), TableRows([chunk.iloc[rows]], _SMILES, name)
+            _, failed = predict_rows(predictor, part, out)
             return out.getvalue(), failed
 
         head, _ = predicted(chunks[0], slice(0))

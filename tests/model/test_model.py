@@ -15,7 +15,7 @@ from molsepnorm.model import PropertyModel
 from molsepnorm.molecules import featurize
 from molsepnorm.nn.config import GraphormerConfig
 from molsepnorm.nn.graphormer import Graphormer
-from molsepnorm.predict import Predictor, predict_rows
+from molsepnorm.predict import Predictor, TableRows, predict_rows
 from molsepnorm.tasks import Task
 
 
@@ -35,7 +35,7 @@ def test_the_prediction_of_several_networks_is_their_weighted_mean(tmp_path):
     assert alone[0].predict(SMILES)[0].spread == {}
     out = io.StringIO()
     table = pd.DataFrame({"smiles": [*SMILES, "?"]})
-    predict_rows(Predictor(model), [table], out, smiles_column="smiles", source="table")
+    predict_rows(Predictor(model), TableRows([table], "smiles", "table"), out)
     header, first, *_, last = out.getvalue().splitlines()
     assert header == "smiles,logS_pred,logS_spread,toxic_pred,toxic_spread,error"
     expected = [mean[0, 0], sd[0, 0], mean[0, 1], sd[0, 1]]

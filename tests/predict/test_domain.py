@@ -15,7 +15,7 @@ from molsepnorm.model import PropertyModel
 from molsepnorm.model.parts import NetworkPart
 from molsepnorm.model.training_molecules import TRAINING_FILE, TrainingMolecules
 from molsepnorm.molecules.featurize.fingerprints import packed_morgan
-from molsepnorm.predict import Predictor, predict_rows
+from molsepnorm.predict import Predictor, TableRows, predict_rows
 from molsepnorm.predict import uncertainty as module
 from molsepnorm.predict.encode import EncodedRows
 from molsepnorm.tasks import ExtraInputs, FeatureColumn, Target
@@ -42,9 +42,8 @@ def model() -> PropertyModel:
 
 
 def table(predictor, smiles, path, **options) -> pd.DataFrame:
-    columns = pd.DataFrame({"smiles": smiles})
-    options = {"smiles_column": "smiles", "source": "x", **options}
-    predict_rows(predictor, [columns], path, **options)
+    rows = TableRows([pd.DataFrame({"smiles": smiles})], "smiles", "x")
+    predict_rows(predictor, rows, path, **options)
     if path.suffix == ".parquet":
         return pd.read_parquet(path)
     return pd.read_csv(path, dtype=str, keep_default_na=False)

@@ -16,7 +16,7 @@ from molsepnorm.errors import ConfigError
 from molsepnorm.model import PropertyModel
 from molsepnorm.molecules.featurize import get
 from molsepnorm.nn.config import GraphormerConfig
-from molsepnorm.predict import Embeddings, Predictor, embed_rows
+from molsepnorm.predict import Embeddings, Predictor, TableRows, embed_rows
 from molsepnorm.tasks import Target, Task
 from support import SMALL, batch_of, far_from_initial, spelling
 
@@ -117,7 +117,7 @@ TABLE = {
 
 def _write(predictor: Predictor, path, **options) -> tuple[int, int]:
     chunks = options.pop("chunks", [pd.DataFrame(TABLE)])
-    return embed_rows(predictor, chunks, path, smiles_column="smiles", source="my.csv", **options)
+    return embed_rows(predictor, TableRows(chunks, "smiles", "my.csv"), path, **options)
 
 
 @pytest.mark.parametrize(("suffix", "atoms"), [(".parquet", False), (".PQ", True)])

@@ -12,7 +12,7 @@ import pytest
 
 from molsepnorm.model.training_molecules import TrainingMolecules
 from molsepnorm.molecules.featurize.fingerprints import packed_morgan
-from molsepnorm.predict import Predictor, predict_rows
+from molsepnorm.predict import Predictor, TableRows, predict_rows
 from molsepnorm.tasks import Target
 from molsepnorm.tasks.calibration import ClassSets, Intervals
 from molsepnorm.tasks.domain import GRID, Domain
@@ -45,14 +45,8 @@ def predictor() -> Predictor:
 def test_a_frame_has_the_columns_and_cells_of_the_file(predictor):
     """In the same order, up to the rounding of the file."""
     out = io.StringIO()
-    predict_rows(
-        predictor,
-        [pd.DataFrame({"smiles": SMILES})],
-        out,
-        smiles_column="smiles",
-        source="x",
-        digits=17,
-    )
+    rows = TableRows([pd.DataFrame({"smiles": SMILES})], "smiles", "x")
+    predict_rows(predictor, rows, out, digits=17)
     written = pd.read_csv(io.StringIO(out.getvalue()))
     frame = predictor.to_frame(SMILES)
     assert [*frame.columns] == [*written.columns] and len(frame) == len(SMILES)

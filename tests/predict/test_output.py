@@ -15,7 +15,7 @@ from rdkit import Chem
 from molsepnorm.data.tables import read_table
 from molsepnorm.errors import DataError
 from molsepnorm.files.tables import FORMATS
-from molsepnorm.predict import Predictor, predict_rows
+from molsepnorm.predict import Predictor, TableRows, predict_rows
 from molsepnorm.tasks import Target
 from support import tiny_model
 
@@ -36,8 +36,8 @@ def predictor() -> Predictor:
 def _predict(
     predictor: Predictor, out: Path | io.StringIO, digits: int | None = 6
 ) -> tuple[int, int]:
-    table = {"smiles_column": "smiles", "source": "rows", "digits": digits}
-    return predict_rows(predictor, [pd.DataFrame(ROWS)], out, **table)
+    table = TableRows([pd.DataFrame(ROWS)], "smiles", "rows")
+    return predict_rows(predictor, table, out, digits=digits)
 
 
 @pytest.fixture(scope="module")
@@ -120,14 +120,8 @@ def test_structures_names_and_order_of_an_sdf(predictor, tmp_path):
 def test_an_error_leaves_the_earlier_file(predictor, tmp_path, suffix):
     path = tmp_path / f"x{suffix}"
     path.write_bytes(b"earlier")
+    table = TableRows([pd.DataFrame({"smiles": ["C", "C1CC"]})], "smiles", "rows", "fail")
     with pytest.raises(DataError, match="rows, line 1: RDKit cannot read 'C1CC'"):
-        predict_rows(
-            predictor,
-            [pd.DataFrame({"smiles": ["C", "C1CC"]})],
-            path,
-            smiles_column="smiles",
-            source="rows",
-            on_invalid="fail",
-        )
+        predict_rows(predictor, table, path)
     assert path.read_bytes() == b"earlier"
     assert [each.name for each in tmp_path.iterdir()] == [path.name]

@@ -22,7 +22,7 @@ from molsepnorm.model.parts import NetworkPart
 from molsepnorm.molecules.featurize import get
 from molsepnorm.nn.config import GraphormerConfig
 from molsepnorm.nn.graphormer import Graphormer
-from molsepnorm.predict import Prediction, Predictor, predict_rows
+from molsepnorm.predict import Prediction, Predictor, TableRows, predict_rows
 from molsepnorm.tasks import ExtraInputs, FeatureColumn, Target, Task
 from support import SMALL, far_from_initial, tiny_model
 
@@ -53,12 +53,13 @@ def predictor() -> Predictor:
     return Predictor(PropertyModel.of(network, "zinc", task))
 
 
-def _table(predictor, text: str, **options) -> tuple[list[dict[str, str]], str, tuple[int, int]]:
+def _table(
+    predictor, text: str, rows=8192, on_invalid="keep", **options
+) -> tuple[list[dict[str, str]], str, tuple[int, int]]:
     out = io.StringIO()
-    rows = options.pop("rows", 8192)
     chunks = read_chunks(io.StringIO(text), "my.csv", rows=rows)
-    options = {"smiles_column": "smiles", "source": "my.csv", **options}
-    counts = predict_rows(predictor, chunks, out, **options)
+    table = TableRows(chunks, "smiles", "my.csv", on_invalid)
+    counts = predict_rows(predictor, table, out, **options)
     return list(csv.DictReader(io.StringIO(out.getvalue()))), out.getvalue(), counts
 
 
@@ -268,8 +269,8 @@ def test_values_that_differ_little_for_their_size_have_more_digits(predictor, me
     model = replace(predictor.model, task=Task(targets, "loss"))
     assert targets[0].digits == digits
     out = io.StringIO()
-    options = {"smiles_column": "smiles", "source": "rows"}
-    predict_rows(Predictor(model), [pd.DataFrame({"smiles": ["CCO"]})], out, **options)
+    table = TableRows([pd.DataFrame({"smiles": ["CCO"]})], "smiles", "rows")
+    predict_rows(Predictor(model), table, out)
     cell = out.getvalue().splitlines()[1].split(",")[1]
     value = Predictor(model).predict(["CCO"])[0].values["T_mK"]
     assert cell == f"{value:.{digits}g}"
@@ -332,7 +333,7 @@ def test_columns_of_one_name_and_cells_with_carriage_returns_are_kept(predictor)
     text = 'note,smiles,note,note.1\n"first\rsecond",CCO, a ,"b\r\n"\nx,CCC,"q""q",\n'
     out = io.StringIO(newline="")
     chunks = read_chunks(io.StringIO(text, newline=""), "my.csv")
-    predict_rows(predictor, chunks, out, smiles_column="smiles", source="my.csv")
+    predict_rows(predictor, TableRows(chunks, "smiles", "my.csv"), out)
     rows = list(csv.reader(io.StringIO(out.getvalue(), newline="")))
     assert rows[0][:4] == ["note", "smiles", "note", "note.1"]
     assert rows[1][:4] == ["first\rsecond", "CCO", " a ", "b\r\n"]

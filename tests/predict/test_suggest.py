@@ -11,7 +11,7 @@ from scipy.integrate import quad
 from molsepnorm.errors import ConfigError, DataError
 from molsepnorm.model.training_molecules import TrainingMolecules
 from molsepnorm.molecules.featurize.fingerprints import morgan_matrix, packed_morgan, tanimoto
-from molsepnorm.predict import Predictor
+from molsepnorm.predict import Predictor, TableRows
 from molsepnorm.predict.suggest import (
     Acquisition,
     Goal,
@@ -149,11 +149,11 @@ def test_molecules_like_the_training_molecules_count_less():
     assert choose(value, known, SMILES, 1, 0.5)["row"][0] == len(SMILES) - 1
 
 
-def chosen(predictor, path, table, **options):
+def chosen(predictor, path, table, on_invalid="keep", **options):
     """The result, the chosen rows, and the rejected rows."""
     options = {"goals": goals_of(predictor.model, {"y": "max"}, over=0.0), "count": 4, **options}
-    chunks = [table.iloc[:5], table.iloc[5:]]
-    done = suggest(predictor, chunks, path, smiles_column="smiles", source="x", **options)
+    rows = TableRows([table.iloc[:5], table.iloc[5:]], "smiles", "x", on_invalid)
+    done = suggest(predictor, rows, path, **options)
     return done, pd.read_csv(path), pd.read_csv(done.rejected)
 
 

@@ -22,6 +22,7 @@ from molsepnorm.interop.export import DenseModel
 from molsepnorm.model import PropertyModel, join
 from molsepnorm.model.molecule_columns import MoleculeColumns
 from molsepnorm.model.parts.kernel import body_of
+from molsepnorm.predict import TableRows
 from molsepnorm.predict.suggest import parse_goals, suggest
 from molsepnorm.tasks import FeatureColumn
 from molsepnorm.training import evaluate, load_config, train
@@ -152,9 +153,8 @@ def test_pairs_of_the_training_rows_are_not_suggested(model, pairs, tmp_path):
     table = pd.DataFrame([(solute, solvent), *new], columns=["solute", "solvent"])
     predictor = Predictor(model, level=0.5, domain=True)
     goals = parse_goals(model.task, {"y": "max"}, {}, {}, over=-9)
-    done = suggest(
-        predictor, [table], tmp_path / "s.csv", smiles_column="solute", source="x", goals=goals
-    )
+    rows = TableRows([table], "solute", "x")
+    done = suggest(predictor, rows, tmp_path / "s.csv", goals=goals)
     found = pd.read_csv(tmp_path / "s.csv")[["solute", "solvent"]]
     assert done.measured == 1 and {*found.itertuples(index=False, name=None)} == {new[0], new[2]}
 

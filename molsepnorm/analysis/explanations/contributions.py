@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 
@@ -44,9 +44,6 @@ from molsepnorm.predict.predictor import Predictor
 from molsepnorm.predict.tables import TableRows
 from molsepnorm.tasks.inputs import cell_text
 from molsepnorm.workers import results_of
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 PAIRS = 8  # of random orders, by default
 DESCRIPTORS = "all descriptors"
@@ -144,23 +141,15 @@ def _explained(predictor: Predictor, rows: Iterator[Row], pairs: int) -> Iterato
 
 
 def explain_rows(
-    predictor: Predictor,
-    chunks: Iterable[pd.DataFrame],
-    *,
-    smiles_column: str,
-    source: str,
-    on_invalid: Literal["keep", "fail"] = "keep",
-    pairs: int = PAIRS,
-    most: int | None = None,
+    predictor: Predictor, table: TableRows, pairs: int = PAIRS, most: int | None = None
 ) -> list[Explanation]:
-    """Explain the predictions for a table of at most `most` rows; see `predict_rows`."""
-    table = TableRows(chunks, smiles_column, source, on_invalid, predictor.model.inputs.names)
-    table.check([])
+    """Explain the predictions for a table of at most `most` rows."""
+    table.check(predictor.model.inputs.names)
     rows = list(table)
     if most is not None and len(rows) > most:
         raise ConfigError(
-            f"a picture shows at most {most} molecules, and {source} has {len(rows):,}: write a "
-            "page (.html) or JSON"
+            f"a picture shows at most {most} molecules, and {table.source} has {len(rows):,}: "
+            "write a page (.html) or JSON"
         )
     explanations = []
     for row, explanation in zip(rows, _explained(predictor, iter(rows), pairs), strict=True):

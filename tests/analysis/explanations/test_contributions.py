@@ -19,7 +19,7 @@ from explained import CELLS, DRUGS
 from molsepnorm.analysis import explain
 from molsepnorm.analysis.explanations import top_fragments
 from molsepnorm.errors import ConfigError, DataError
-from molsepnorm.predict import Predictor
+from molsepnorm.predict import Predictor, TableRows
 from support import spelling, with_marks
 
 NAMES = ("y", "ic50_nM", "active", "colour")
@@ -201,11 +201,9 @@ def test_impossible_requests_are_refused(plain, whole):
         explain(plain, ["C"], pairs=1)
     with pytest.raises(ConfigError, match="reads the feature columns T, solvent"):
         explain(whole, ["C"])
-    chunks = [pd.DataFrame({"smiles": ["C", "C1CC"]})]
+    table = TableRows([pd.DataFrame({"smiles": ["C", "C1CC"]})], "smiles", "my.csv", "fail")
     with pytest.raises(DataError, match="my.csv, line 1: .*unclosed ring"):
-        module.explain_rows(
-            plain, chunks, smiles_column="smiles", source="my.csv", on_invalid="fail", pairs=2
-        )
+        module.explain_rows(plain, table, pairs=2)
 
 
 def test_a_featuriser_with_other_atoms_is_refused(plain, monkeypatch):

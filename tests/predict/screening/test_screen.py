@@ -19,7 +19,7 @@ from molsepnorm.errors import ConfigError, DataError, ModelError, StorageError
 from molsepnorm.files.lock import locked
 from molsepnorm.model import PropertyModel
 from molsepnorm.nn.config import GraphormerConfig
-from molsepnorm.predict import Predictor, predict_rows
+from molsepnorm.predict import Predictor, TableRows, predict_rows
 from molsepnorm.predict.screening import ScreenOptions, ScreenProgress, screen
 from molsepnorm.predict.screening.screen import Work
 from molsepnorm.tasks import Target, Task
@@ -90,8 +90,8 @@ def test_all_columns_equal_those_of_predict(small_model, screened, molecules, tm
     table.to_csv(tmp_path / "a.csv", index=False)
     predictor = Predictor(small_model(*TARGETS))
     found = screened([tmp_path / "a.csv"], by=predictor)
-    chunks = [table.astype(str)]
-    predict_rows(predictor, chunks, tmp_path / "p.parquet", smiles_column="smiles", source="a")
+    rows = TableRows([table.astype(str)], "smiles", "a")
+    predict_rows(predictor, rows, tmp_path / "p.parquet")
     wanted = pd.read_parquet(tmp_path / "p.parquet").query("error == ''").reset_index(drop=True)
     assert [*found.columns[4:]] == [*predictor.columns] == [*wanted.columns[4:-1]]
     for name in found.columns[4:]:
