@@ -246,7 +246,7 @@ def export(
     with stop_on_signal():
         if source is None:
             check_export(output)  # before the model is loaded
-        model = load_predictor(model_folders, "cpu", 1, "fp32").model
+        model = load_predictor(model_folders, processes=1).model
         if source is None:
             report = export_onnx(model, output)
             say(f"Model: {report.file}")

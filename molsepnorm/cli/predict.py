@@ -22,7 +22,6 @@ from molsepnorm.files.tables import check_embeddings_output, check_output
 
 if TYPE_CHECKING:
     from molsepnorm.data.tables.formats import ReadOptions
-    from molsepnorm.devices import Precision
     from molsepnorm.predict.screening import ScreenProgress
 
 _SECONDS = 30.0  # between two lines of the progress of a screen without a terminal
@@ -62,12 +61,9 @@ def predict(
     model_folders: tuple[Path, ...],
     molecules: sources.Molecules,
     output: Path | None,
-    level: float | None,
-    domain: bool,
-    reference: bool,
-    alerts: bool,
     digits: int | None,
     overwrite: bool,
+    **columns: Any,
 ) -> None:
     """Predict the properties of molecules, from a file, --smiles or standard input.
 
@@ -92,7 +88,7 @@ def predict(
     with stop_on_signal():
         if output is not None:
             check_output(output)
-        predictor = molecules.predictor(model_folders, level, domain, alerts, reference)
+        predictor = molecules.predictor(model_folders, **columns)
         from molsepnorm.predict import predict_rows
 
         rows = molecules.rows(predictor)
@@ -245,10 +241,6 @@ def screen(
     inputs: tuple[str, ...],
     options: ReadOptions,
     output: Path,
-    level: float | None,
-    domain: bool,
-    device: str,
-    precision: Precision,
     processes: int | None,
     **chosen: Any,
 ) -> None:
@@ -263,10 +255,9 @@ def screen(
     molsepnorm screen --model runs/logS --input 'lib/*.parquet' --output best --top 10000
     molsepnorm screen --model runs/logS --input my.csv --output near --domain --filter in_domain
     """
+    own = {name: chosen.pop(name) for name in ("device", "precision", "level", "domain")}
     with stop_on_signal():
-        predictor = sources.load_predictor(
-            model_folders, device, processes, precision, level, domain
-        )
+        predictor = sources.load_predictor(model_folders, processes, **own)
         from molsepnorm.predict.screening import ScreenOptions
         from molsepnorm.predict.screening import screen as screen_library
 
@@ -381,7 +372,7 @@ def suggest(
     check_output(output)
     with stop_on_signal():
         with prefixed("suggest needs intervals and training molecules"):
-            predictor = molecules.predictor([model_folder], level, domain=True)
+            predictor = molecules.predictor([model_folder], level=level, domain=True)
         from molsepnorm.predict.suggest import parse_goals
         from molsepnorm.predict.suggest import suggest as choose
 

@@ -55,17 +55,10 @@ class Molecules:
         if self.source.exists() and output.samefile(self.source):
             raise ConfigError(f"{output} is the table that is read: choose another output file")
 
-    def predictor(
-        self,
-        folders: Sequence[Path],
-        level: float | None = None,
-        domain: bool = False,
-        alerts: bool = False,
-        reference: bool = False,
-    ) -> Predictor:
+    def predictor(self, folders: Sequence[Path], **options: Any) -> Predictor:
         """Load a model, or the mean of several; see `load_predictor`."""
-        given = self.device, self.processes, self.precision
-        return load_predictor(folders, *given, level, domain, alerts, reference)
+        options |= {"device": self.device, "precision": self.precision}
+        return load_predictor(folders, self.processes, **options)
 
     def rows(self, predictor: Predictor) -> TableRows:
         """Return the table of molecules."""
@@ -191,17 +184,11 @@ def uncertainty_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def load_predictor(
-    folders: Sequence[Path],
-    device: str,
-    processes: int | None,
-    precision: Precision,
-    level: float | None = None,
-    domain: bool = False,
-    alerts: bool = False,
-    reference: bool = False,
+    folders: Sequence[Path], processes: int | None, *, reference: bool = False, **options: Any
 ) -> Predictor:
-    """Load a model, or the mean of several; by default there is a process for each core. With
-    `reference`, say on standard error what the predictions are compared with."""
+    """Load a model, or the mean of several, with options of `Predictor`; by default there is a
+    process for each core. With `reference`, say on standard error what the predictions are compared
+    with."""
     refuse_repeated(folders)
     # The imports make about 100,000 objects that stay. To search them for garbage takes a quarter
     # of the time of predicting one SMILES.
@@ -222,7 +209,7 @@ def load_predictor(
             known = Reference.of(model, card_of(folders[0]) if len(folders) == 1 else None)
             say(f"Percentiles are those among {known.molecules}", err=True)
         cores = processes or usable_cores()
-        return Predictor(model, device, cores, precision, level, domain, alerts, known)
+        return Predictor(model, processes=cores, reference=known, **options)
     finally:
         gc.freeze()
         gc.enable()
