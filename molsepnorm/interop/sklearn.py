@@ -17,6 +17,7 @@ from molsepnorm.data.datasets.memory import GRAPH, kind_of, label_table
 from molsepnorm.errors import ConfigError, DataError, counted, require_several
 from molsepnorm.predict import Predictor
 from molsepnorm.tasks.inputs import MISSING, require_same_order
+from molsepnorm.tasks.metrics import each_class
 from molsepnorm.training.fit import loaded, without_kind
 from molsepnorm.training.run import train_on
 
@@ -266,11 +267,9 @@ class GraphormerClassifier(ClassifierMixin, _Graphormer):
     def predict_proba(self, X: Molecules) -> np.ndarray | list[np.ndarray]:
         """Return probabilities, float64 (G, K), in a list for several targets; NaN as in
         `predict`."""
-        table, by_target = self._predicted(X), []
-        for target in self.model_.task.targets:
-            chances = table[target.output_columns].to_numpy(dtype=np.float64)
-            is_binary = chances.shape[1] == 1
-            by_target.append(np.hstack([1 - chances, chances]) if is_binary else chances)
+        table = self._predicted(X)
+        names = [target.output_columns for target in self.model_.task.targets]
+        by_target = [each_class(table[each].to_numpy(dtype=np.float64)) for each in names]
         return by_target[0] if len(by_target) == 1 else by_target
 
     def predict(self, X: Molecules) -> np.ndarray:

@@ -67,7 +67,7 @@ class Goal:
     def formula(self, target: Target) -> str:
         name = target.learned_name
         if self.label is not None:
-            return f"P({target.name} is {_classes(target)[self.label]})"
+            return f"P({target.name} is {target.class_names[self.label]})"
         if self.sign:
             return f"E(improvement on {name} {'>' if self.sign > 0 else '<'} {self.best:.4g})"
         low = f"{self.low:.4g} < " if self.low > -inf else ""
@@ -93,18 +93,18 @@ def parse_goals(
         index, target, transform = _find(task, name)
         turn, goal = transform.sign if transform else 1, made.get(index, Goal(index))
         if target.kind != "regression":
-            classes = {name: number for number, name in enumerate(_classes(target))}
+            classes = {name: number for number, name in enumerate(target.class_names)}
             if target.kind == "binary":
                 classes = {"min": 0, "max": 1, **classes}
             if end:
                 raise ConfigError(
                     f"'{name}' has classes, and a threshold needs a number: give the wanted class, "
-                    f"such as --goal {name}={_classes(target)[-1]}"
+                    f"such as --goal {name}={target.class_names[-1]}"
                 )
             if text not in classes:
                 raise ConfigError(
                     f"the goal of '{name}' is one of its classes, such as --goal "
-                    f"{name}={_classes(target)[-1]}; got {text}. {did_you_mean(text, classes)}"
+                    f"{name}={target.class_names[-1]}; got {text}. {did_you_mean(text, classes)}"
                 )
             goal = Goal(index, label=classes[text])
         elif end:
@@ -150,10 +150,6 @@ def _learned(name: str, transform: Transform | None, text: float | str) -> float
         above = "" if transform is None else " above 0"
         raise ConfigError(f"the value for '{name}' must be a number{above}; got {text}")
     return float(value[0])
-
-
-def _classes(target: Target) -> tuple[str, ...]:
-    return target.classes or ("0", "1")
 
 
 def expected_improvement(gain: np.ndarray, sd: np.ndarray) -> np.ndarray:

@@ -86,7 +86,7 @@ def uncertainty_columns(
                 arrays = [low, high, *arrays]
             tables.append(dict(zip(target.uncertainty_columns, arrays, strict=True)))
             continue
-        names = np.array([*map(_quoted, target.classes or ("0", "1"))], dtype=object)
+        names = np.array([*map(_quoted, target.class_names)], dtype=object)
         probabilities = calibration.probabilities(np.where(valid[:, None], values, 0.5))
         chosen = values.argmax(axis=1) if target.kind == "multiclass" else np.ones(len(values), int)
         calibrated = np.take_along_axis(probabilities, chosen[:, None], axis=1)[:, 0]

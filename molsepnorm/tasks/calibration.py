@@ -17,6 +17,7 @@ from typing import TypeAlias
 import numpy as np
 
 from molsepnorm.errors import ConfigError
+from molsepnorm.tasks.metrics import each_class
 from molsepnorm.tasks.target import Target
 
 _MAX_SCORES = 1000  # scores that are kept, a random sample of all
@@ -183,9 +184,7 @@ class ClassSets:
 
     def probabilities(self, predictions: np.ndarray) -> np.ndarray:  # (n, K)
         """Return the calibrated probability of each class."""
-        values = predictions.astype(np.float64)
-        if values.shape[1] == 1:
-            values = np.concatenate([1 - values, values], axis=1)
+        values = each_class(predictions.astype(np.float64))
         logits = np.log(values.clip(_TINY))
         if self.class_weights:
             logits -= np.log(self.class_weights)

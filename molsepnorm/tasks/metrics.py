@@ -175,12 +175,12 @@ def _accuracy(truth: np.ndarray, predicted: np.ndarray) -> Weighted:
 
 def _log_loss(truth: np.ndarray, predicted: np.ndarray) -> Weighted:
     tiny = np.finfo(float).eps
-    of_truth = np.take_along_axis(_probabilities(predicted), truth[:, None], axis=1)[:, 0]
+    of_truth = np.take_along_axis(each_class(predicted), truth[:, None], axis=1)[:, 0]
     return _mean(-np.log(of_truth.clip(tiny, 1 - tiny)))
 
 
 def _brier(truth: np.ndarray, predicted: np.ndarray) -> Weighted:
-    probabilities = _probabilities(predicted)
+    probabilities = each_class(predicted)
     classes = probabilities.shape[1]
     errors = ((np.eye(classes)[truth] - probabilities) ** 2).sum(axis=1)
     return _mean(errors / 2 if classes == 2 else errors)
@@ -219,8 +219,10 @@ def _classes(predicted: np.ndarray) -> np.ndarray:  # int (n,)
     return predicted.argmax(axis=1) if predicted.ndim == 2 else (predicted > 0.5).astype(int)
 
 
-def _probabilities(predicted: np.ndarray) -> np.ndarray:  # (n, K)
-    return predicted if predicted.ndim == 2 else np.stack([1 - predicted, predicted], axis=1)
+def each_class(predicted: np.ndarray) -> np.ndarray:  # (n, K)
+    """Return probabilities of each class, also from those of class 1 alone, (n,) or (n, 1)."""
+    columns = predicted[:, None] if predicted.ndim == 1 else predicted
+    return np.hstack([1 - columns, columns]) if columns.shape[1] == 1 else columns
 
 
 class _Ranking:

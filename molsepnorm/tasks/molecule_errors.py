@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from molsepnorm.tasks.metrics import each_class
 from molsepnorm.tasks.target import Target
 
 _TINY = 1e-7  # the smallest probability that has a logarithm
@@ -24,9 +25,8 @@ def target_error(target: Target, labels: np.ndarray, values: np.ndarray) -> np.n
     if target.kind == "regression":
         errors[rows] = np.abs(values[:, 0] - labels)
         return errors
-    if values.shape[1] == 1:
-        values = np.concatenate([1 - values, values], axis=1)
-    errors[rows] = -np.log(values[np.arange(len(rows)), labels.astype(int)].clip(_TINY))
+    of_label = each_class(values)[np.arange(len(rows)), labels.astype(int)]
+    errors[rows] = -np.log(of_label.clip(_TINY))
     return errors
 
 
@@ -36,8 +36,7 @@ def miss(target: Target, labels: np.ndarray, values: np.ndarray) -> np.ndarray:
     errors = target_error(target, labels, values)
     if target.kind == "regression":
         return errors
-    most = values[:, 0] >= 0.5 if values.shape[1] == 1 else values.argmax(axis=1)
-    return np.where(np.isfinite(errors), most != labels, np.nan)
+    return np.where(np.isfinite(errors), each_class(values).argmax(axis=1) != labels, np.nan)
 
 
 def relative_errors(errors: np.ndarray, reference: np.ndarray) -> np.ndarray:  # (G, T)

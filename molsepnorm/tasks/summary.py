@@ -41,8 +41,7 @@ class TargetSummary:
         measured = target.kind == "regression" and len(present) > 0
         functions: tuple[Callable[..., Any], ...] = (np.mean, np.std, np.median, np.min, np.max)
         mean, sd, median, low, high = (float(f(present)) if measured else None for f in functions)
-        names = target.classes or ("0", "1") * (target.kind == "binary")
-        classes = {name: int((present == i).sum()) for i, name in enumerate(names)}
+        classes = {n: int((present == i).sum()) for i, n in enumerate(target.class_names)}
         bounds, missing = count - len(present), len(labels) - count
         return TargetSummary(
             target.name, target.kind, count, bounds, missing, mean, sd, median, low, high, classes

@@ -64,6 +64,11 @@ class Target:
         return len(self.classes) if self.kind == "multiclass" else 1
 
     @property
+    def class_names(self) -> tuple[str, ...]:
+        """Names of the classes, 0 and 1 if they have none; empty for regression."""
+        return self.classes or ("0", "1") * (self.kind == "binary")
+
+    @property
     def positive_class(self) -> str:
         """The class whose probability a binary target predicts."""
         return self.classes[1] if self.classes else "class 1"

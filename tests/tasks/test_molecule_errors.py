@@ -7,8 +7,8 @@ import math
 import numpy as np
 import pytest
 
-from molsepnorm.tasks import Target
-from molsepnorm.tasks.molecule_errors import mean_errors, relative_errors, target_error
+from molsepnorm.tasks import Target, Task
+from molsepnorm.tasks.molecule_errors import mean_errors, miss, relative_errors, target_error
 
 NUMBER = Target("y", "regression")
 YES_NO = Target("toxic", "binary")
@@ -33,6 +33,13 @@ def test_the_error_of_a_molecule(target, label, values, error):
     found = target_error(target, labels, np.array([values, values]))
     assert math.isnan(found[0])
     assert found[1] == pytest.approx(error, nan_ok=True)
+
+
+def test_the_share_of_wrong_classes_agrees_with_the_accuracy():
+    """Also for a probability of exactly one half, as from a forest."""
+    labels, values = np.array([1.0, 0.0, 1.0, math.nan]), np.array([[0.5], [0.5], [0.7], [0.5]])
+    accuracy = Task((YES_NO,), "accuracy").scores(values, labels[:, None])["accuracy"]
+    assert np.nanmean(miss(YES_NO, labels, values)) == pytest.approx(1 - accuracy)
 
 
 def test_several_targets_are_compared_relative_to_their_means():

@@ -78,8 +78,7 @@ def unit_of(target: Target, chosen: int = 0) -> str:
     """Return the unit of the contributions to a target, or to one of its classes."""
     if target.kind == "regression":
         return target.learned_name
-    names = target.classes or ("0", "1")
-    name = names[1 if target.kind == "binary" else chosen]
+    name = target.class_names[1 if target.kind == "binary" else chosen]
     return f"log-odds of {target.name} = {name}"
 
 

@@ -197,7 +197,7 @@ def _coverage(
         sets = calibration.sets(calibration.probabilities(values), _LEVEL)
         coverage = float(sets[np.arange(len(labels)), labels.astype(int)].mean())
         size = float(sets.sum(axis=1).mean())
-    pairs = zip(target.classes or ("0", "1"), calibration.scores, strict=True)
+    pairs = zip(target.class_names, calibration.scores, strict=True)
     always = [name for name, scores in pairs if np.isinf(quantile(scores, _LEVEL))]
     return SetCoverage(**about, coverage=coverage, always=always, classes=size)
 
