@@ -117,8 +117,9 @@ def _given(ctx: click.Context) -> dict[str, str]:
     for param in ctx.command.params:
         value = ctx.params.get(param.name or "")
         if getattr(param, "heading", None) not in (None, "Output") and value is not None:
-            text = ",".join(value) if isinstance(value, list) else str(value)
-            given[param.opts[0]] = "" if isinstance(value, bool) else text
+            if isinstance(value, list):  # see `column_names`
+                value = ",".join(f'"{name}"' if "," in name else name for name in value)
+            given[param.opts[0]] = "" if isinstance(value, bool) else str(value)
     return given
 
 
@@ -199,8 +200,7 @@ def _print_commands(report: TableReport, given: Mapping[str, str], copy: Path | 
     if transform := recommended.get("--transform"):  # it decides which numbers conflict
         options["--transform"] = transform
     fixable &= "targets" not in kinds  # unread labels would not be merged, but the first one kept
-    # names with commas need --set, which this command does not have
-    if fixable and copy is None and options.keys().isdisjoint(("--splits-file", "--set")):
+    if fixable and copy is None and "--splits-file" not in options:
         copy = Path(name_of_copy(source))
         words = ["molsepnorm", "data", "check", source, *_words(options), "--fix", str(copy)]
         console.print(f"Clean it: {shlex.join(words)}")

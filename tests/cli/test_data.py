@@ -153,6 +153,16 @@ def test_the_commands_that_are_shown_work(
     succeed(*training, *small, "--set", "model.width=8")
 
 
+def test_a_name_with_a_comma_is_quoted_in_the_commands_that_are_shown(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    rows = [("C" * (i + 1), i, -i) for i in range(12)]
+    with open("my.csv", "w", newline="") as file:
+        csv.writer(file).writerows([("smiles", "IC50, total", "y"), *rows, rows[0]])
+    (command,) = _commands(_ok("check", "my.csv", "--targets", '"IC50, total",y'))
+    succeed(*command)
+    assert pd.read_csv("my_clean.csv")["IC50, total"].tolist() == [*range(12)]
+
+
 def test_a_molecule_in_two_named_splits_is_cleaned(tmp_path, monkeypatch):
     """The copy has no leak, and no other command is printed for it."""
     monkeypatch.chdir(tmp_path)
