@@ -11,6 +11,7 @@ import json
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
+from copy import copy
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -128,9 +129,10 @@ def screen(
     with ExitStack() as stack:
         do: Callable[[Iterable[ScreenTask]], Iterator[Done]] = partial(map, work)
         if predictor.device.type == "cpu" and predictor.processes > 1:
-            shared = predictor.precision, predictor.level, predictor.domain
-            alone = replace(work, predictor=Predictor(predictor.model, "cpu", 1, *shared))
-            do = stack.enter_context(Workers(predictor.processes, alone)).map
+            alone = copy(predictor)
+            alone.processes = 1
+            workers = Workers(predictor.processes, replace(work, predictor=alone))
+            do = stack.enter_context(workers).map
         # A worker that is forked while the folder is locked would keep the lock after a SIGKILL.
         stack.enter_context(locked(folder, "screening"))
         return _run(work, options, do, on_progress)
@@ -411,12 +413,9 @@ def _write_part(path: Path, table: pd.DataFrame, counts: Mapping[str, int] | Non
     texts = [name for name, kind in types.items() if kind == arrow.string()]
     table = table.assign(**{name: table[name].fillna("") for name in texts})
     content = arrow.Table.from_pandas(table, arrow.schema(types.items()), preserve_index=False)
-    metadata = {_KEY: json.dumps(counts)} if counts else None
-    sink = arrow.BufferOutputStream()
-    write = importlib.import_module("pyarrow.parquet").write_table
-    write(content.replace_schema_metadata(metadata), sink)
+    content = content.replace_schema_metadata({_KEY: json.dumps(counts)} if counts else None)
     with replacing(path) as scratch:
-        scratch.write_bytes(sink.getvalue())
+        importlib.import_module("pyarrow.parquet").write_table(content, scratch)
 
 
 def _read_part(path: Path) -> Done | None:

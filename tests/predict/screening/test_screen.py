@@ -88,7 +88,7 @@ def test_all_columns_equal_those_of_predict(small_model, screened, molecules, tm
     """Values of several targets, as `predict_rows` writes them to Parquet."""
     table = molecules(50, (7,))
     table.to_csv(tmp_path / "a.csv", index=False)
-    predictor = Predictor(small_model(*TARGETS))
+    predictor = Predictor(small_model(*TARGETS), processes=2, alerts=True)
     found = screened([tmp_path / "a.csv"], by=predictor)
     rows = TableRows([table.astype(str)], "smiles", "a")
     predict_rows(predictor, rows, tmp_path / "p.parquet")
