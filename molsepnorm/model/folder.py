@@ -282,6 +282,8 @@ def read_folder(folder: Path | str) -> PropertyModel:
         _require_fitting(own, described)
         for each, part in zip(auxiliary, others, strict=True):
             _require_fitting([part], replace(described, task=each.task, calibration=()))
+        path = (folder / TRAINING_FILE).absolute()
+        known = TrainingFile(path, about[KEY].get(TRAINING_FILE))
         same = {"featurizer": described.featurizer, "standardize": described.standardize}
         return PropertyModel(
             parts=tuple(own),
@@ -292,7 +294,7 @@ def read_folder(folder: Path | str) -> PropertyModel:
             weights=np.array([each.weights for each in described.parts]),
             molecules=molecules,
             **{name: getattr(described, name) for name in _OF_MODEL},
-            structures=training_files(folder / TRAINING_FILE, about),
+            structures=(known,) if known.path.is_file() else (),
         )
     except ModelError as error:
         raise ModelError(f"{folder / CONFIG}: {error}") from None
@@ -340,11 +342,6 @@ def _require_fitting(parts: Sequence[Part], described: Description) -> None:
                     f"molecule_features is {found}, and '{name}' and the other inputs have "
                     f"{expected}"
                 )
-
-
-def training_files(path: Path, about: Mapping[str, Any]) -> tuple[TrainingFile, ...]:
-    """Return the file of the training molecules, if it is there."""
-    return (TrainingFile(path.absolute(), about[KEY].get(TRAINING_FILE)),) if path.is_file() else ()
 
 
 def find_folder(folder: Path | str) -> Path:

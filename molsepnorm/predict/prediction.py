@@ -13,6 +13,8 @@ from molsepnorm.predict.uncertainty import DOMAIN_COLUMNS
 from molsepnorm.tasks import Task
 from molsepnorm.tasks.metrics import significant
 
+_SIZE = 220, 160  # pixels of a molecule
+
 
 @dataclass(frozen=True)
 class Prediction:
@@ -37,7 +39,19 @@ class Prediction:
     training molecule lacks is None."""
 
     def _repr_html_(self) -> str:
-        return prediction_html(self)
+        """Return a drawing of the molecule and a table of its predictions, or the error."""
+        from molsepnorm.molecules.drawing import draw_structure
+
+        if self.error is not None:
+            return table([("SMILES", self.smiles), ("error", self.error)])
+        rows: list[tuple[str, object]] = [("SMILES", self.smiles)]
+        rows += (self.values or {}).items()
+        for target, shares in self.probabilities.items():
+            rows += ((f"{target}, probability of {name}", share) for name, share in shares.items())
+        rows += ((f"{name}_spread", value) for name, value in self.spread.items())
+        rows += chain(self.uncertainty.items(), self.domain.items())
+        cells = [(name, _text(value)) for name, value in rows]
+        return f"<div>{draw_structure(self.smiles, _SIZE) or ''}{table(cells)}</div>"
 
 
 def predictions_of(
@@ -69,25 +83,6 @@ def predictions_of(
         uncertainty = {name: row[name] for name in sure}
         domain = {name: None if row[name] != row[name] else row[name] for name in near}
         yield Prediction(text, values, None, probabilities, spread, uncertainty, domain)
-
-
-_SIZE = 220, 160  # pixels of a molecule
-
-
-def prediction_html(prediction: Prediction) -> str:
-    """Return a drawing of the molecule and a table of its predictions, or the error."""
-    from molsepnorm.molecules.drawing import draw_structure
-
-    if prediction.error is not None:
-        return table([("SMILES", prediction.smiles), ("error", prediction.error)])
-    rows: list[tuple[str, object]] = [("SMILES", prediction.smiles)]
-    rows += (prediction.values or {}).items()
-    for target, shares in prediction.probabilities.items():
-        rows += ((f"{target}, probability of {name}", share) for name, share in shares.items())
-    rows += ((f"{name}_spread", value) for name, value in prediction.spread.items())
-    rows += chain(prediction.uncertainty.items(), prediction.domain.items())
-    cells = [(name, _text(value)) for name, value in rows]
-    return f"<div>{draw_structure(prediction.smiles, _SIZE) or ''}{table(cells)}</div>"
 
 
 def _text(value: object) -> str:

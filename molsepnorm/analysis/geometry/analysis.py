@@ -176,8 +176,6 @@ def load_models(
     """
     require_several(folders, "folders")
     runs = [run for folder in folders for run in _runs_in(resolve(folder).resolve())]
-    if not runs:
-        raise ConfigError("there is no model to analyze")
     paths = [path for path, _ in runs]
     if twice := [path for path in paths if paths.count(path) > 1]:
         raise ConfigError(f"{twice[0]} is given twice")

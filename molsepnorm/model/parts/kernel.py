@@ -306,21 +306,20 @@ class TanimotoTo:
     exact, so the result is equal to that of `tanimoto`, bit by bit.
     """
 
-    def __init__(self, counts: Tensor, levels: int = _LEVELS) -> None:
-        reached = torch.cat([counts >= level for level in range(1, levels + 1)], dim=1)  # (m, L F)
+    def __init__(self, counts: Tensor) -> None:
+        reached = torch.cat([counts >= level for level in range(1, _LEVELS + 1)], dim=1)  # (m, L F)
         used = reached.any(0)
-        self._levels = levels
         self._table = F.pad(reached[:, used].T.float(), (0, 0, 0, 1))  # (rows + 1, m); last is zero
         rows = torch.where(used, used.cumsum(0) - 1, len(self._table) - 1)
-        self._rows = rows.view(levels, -1)  # of level and count
-        self._total = counts.clamp(max=levels).sum(1, dtype=torch.float32)
+        self._rows = rows.view(_LEVELS, -1)  # of level and count
+        self._total = counts.clamp(max=_LEVELS).sum(1, dtype=torch.float32)
 
     def __call__(self, counts: Tensor, dtype: torch.dtype = torch.float32) -> Tensor:  # (n, m)
         """Return the similarities of n molecules (n, F) to all fixed ones."""
-        limited = counts.clamp(max=self._levels)
+        limited = counts.clamp(max=_LEVELS)
         molecules, columns = limited.nonzero(as_tuple=True)
         values = limited[molecules, columns]
-        reached = [values >= level for level in range(1, self._levels + 1)]
+        reached = [values >= level for level in range(1, _LEVELS + 1)]
         rows = torch.cat([each[columns[at]] for each, at in zip(self._rows, reached, strict=True)])
         order = torch.cat([molecules[at] for at in reached]).sort(stable=True)
         first = torch.searchsorted(order.values, torch.arange(len(counts)))

@@ -111,9 +111,6 @@ def test_half_precision_does_not_round_the_head() -> None:
     assert network.double()[0].weight.dtype == torch.float64
 
 
-LEVELS = 4
-
-
 def some_counts(molecules: int, columns: int = 30) -> Tensor:
     """Counts from 0 to 8, most of them 0."""
     return torch.randint(9, (molecules, columns)) * (torch.rand(molecules, columns) < 0.2)
@@ -123,9 +120,9 @@ def test_similarities_equal_a_loop_over_counts() -> None:
     """Counts above 4 are compared as 4."""
     torch.manual_seed(0)
     queries, known = some_counts(7), some_counts(11)
-    found = TanimotoTo(known.byte(), LEVELS)(queries.float())
-    for row, one in zip(found.tolist(), queries.clamp(max=LEVELS).tolist(), strict=True):
-        for value, other in zip(row, known.clamp(max=LEVELS).tolist(), strict=True):
+    found = TanimotoTo(known.byte())(queries.float())
+    for row, one in zip(found.tolist(), queries.clamp(max=4).tolist(), strict=True):
+        for value, other in zip(row, known.clamp(max=4).tolist(), strict=True):
             pairs = list(zip(one, other, strict=True))
             larger = sum(max(pair) for pair in pairs)
             assert abs(value - sum(min(pair) for pair in pairs) / max(larger, 1)) < 1e-6
@@ -137,7 +134,7 @@ def test_similarities_equal_the_plain_function_bit_by_bit() -> None:
     known = some_counts(60, 500).byte()
     queries = some_counts(40, 500).float()
     queries[[0, 17, 18, -1]] = 0
-    similar = TanimotoTo(known, LEVELS)
+    similar = TanimotoTo(known)
     for part in (queries, queries[:1], queries[:0], queries.double()):
         assert torch.equal(similar(part, part.dtype), tanimoto(part, known))
 
