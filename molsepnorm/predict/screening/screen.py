@@ -21,6 +21,7 @@ import numpy as np
 import pandas as pd
 
 from molsepnorm._version import __version__
+from molsepnorm.data.tables.columns import require_clear_points, with_points
 from molsepnorm.data.tables.formats import ReadOptions
 from molsepnorm.errors import ConfigError, ModelError
 from molsepnorm.files.digests import json_digest
@@ -190,7 +191,12 @@ class Work:
         table[_FILE], table[_ROW] = task.source.name, rows
         numbers = {}
         for name in self.chosen.numbers if self.chosen else ():
-            numbers[name] = pd.to_numeric(table[name], errors="coerce").astype(np.float64)
+            decimal = (
+                "." if name in library.features else library.reading.decimal
+            )  # as they are read
+            require_clear_points(task.table, name, decimal, task.source.name)
+            texts = with_points(table[name], decimal)
+            numbers[name] = pd.to_numeric(texts, errors="coerce").astype(np.float64)
             for row in np.flatnonzero(numbers[name].isna() & (table[name].str.strip() != "")):
                 if errors[row] is None:
                     text = table[name][row]

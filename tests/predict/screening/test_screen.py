@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 
+from molsepnorm.data.tables.formats import ReadOptions
 from molsepnorm.errors import ConfigError, DataError, ModelError, StorageError
 from molsepnorm.files.lock import locked
 from molsepnorm.model import PropertyModel
@@ -124,6 +125,17 @@ def test_a_cell_that_is_no_number_is_rejected_and_a_blank_one_is_missing(
     rejected = rows_of(tmp_path / "out" / "rejected")
     assert rejected["error"].tolist() == ["the filter needs a number in price: 'on request'"]
     assert rejected["source_row"].tolist() == [4]
+
+
+def test_a_filter_reads_the_decimal_commas_of_the_input(screened, tmp_path):
+    """A point then groups thousands; without --decimal that would be a guess."""
+    path = tmp_path / "a.csv"
+    path.write_text("smiles;price\nCCO;0,5\nCCC;2,5\nCCN;1.234\n")
+    options = {"filter": "price > 2", "columns": ["price"]}
+    found = screened([path], reading=ReadOptions(decimal=","), **options)
+    assert found["price"].tolist() == ["2,5", "1.234"]
+    with pytest.raises(DataError, match="line 4, column 'price': '1.234' may be 1.234 or 1234"):
+        screened([path], into="guess", **options)
 
 
 @pytest.mark.parametrize("ascending", [False, True])
