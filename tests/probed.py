@@ -82,4 +82,4 @@ def some_labels(random: np.random.Generator) -> np.ndarray:
 def ridge_of(
     features: np.ndarray, labels: np.ndarray, weights: np.ndarray, groups: np.ndarray
 ) -> LinearModel:
-    return principal_axes(features, weights).solve(labels, groups)
+    return principal_axes(features, weights)(labels, groups)

@@ -38,9 +38,9 @@ from molsepnorm.training.probe.ridge import (
     SMALL,
     Embedded,
     LinearModel,
-    Solver,
     invert,
     ridge_of_targets,
+    solve_targets,
 )
 
 _MAX_CENTERS = 1500
@@ -240,7 +240,7 @@ def _exact(found: Regression, embedded: Embedded, task: Task) -> Regression:
     every = np.arange(len(embedded.inputs))
     kernel = _kernel(embedded, found.compared, every)
     decompose = partial(invert, kernel, once=len(solved) == 1)
-    models = Solver(decompose, len(every), found.penalties).fit(task, embedded)
+    models = solve_targets(task, embedded, len(every), decompose, found.penalties)
     return found._replace(
         centers=every,
         weight=np.concatenate([model.slopes for model in models]),

@@ -47,35 +47,28 @@ class LinearModel(NamedTuple):
     classes, and without two different labels."""
 
 
-class Axes(NamedTuple):
-    """Weighted and centred features of n rows in their r principal axes."""
+Solve = Callable[[np.ndarray, np.ndarray], LinearModel]
+"""Returns a linear model of labels (n, k) with its leave-one-out predictions; rows with the same
+number in the second array (n,) are left out together."""
 
-    weights: np.ndarray
-    """(n,); they sum to 1."""
-    means: np.ndarray
-    """(p,): weighted means of the features."""
-    values: np.ndarray
-    """(r,): eigenvalues of XᵀX for the weighted and centred features X (n, p)."""
-    vectors: np.ndarray
-    """(p, r): its eigenvectors."""
-    rotated: np.ndarray
-    """(n, r): X in these axes."""
-    squares: np.ndarray
-    """(n, r): the squares of `rotated`."""
 
-    def solve(self, labels: np.ndarray, groups: np.ndarray) -> LinearModel:
-        """Return a linear model of labels (n, k) with its leave-one-out predictions.
+def principal_axes(features: np.ndarray, weights: np.ndarray) -> Solve:
+    """Decompose features (n, p) of rows with weights (n,), and return what solves for labels.
 
-        The penalty is the one with the smallest leave-one-out error of fits in which the offset,
-        too, leaves the group out; otherwise the penalty would vanish where there are as many
-        features as rows. The predictions use the mean label of all rows, since a mean without the
-        group reveals its labels.
+    The penalty is the one with the smallest leave-one-out error of fits in which the offset, too,
+    leaves the group out; otherwise the penalty would vanish where there are as many features as
+    rows. The predictions use the mean label of all rows, since a mean without the group reveals its
+    labels.
+    """
+    weights = weights / weights.sum()
+    means, root = weights @ features, np.sqrt(weights * len(weights))[:, None]
+    centred = (features - means) * root
+    values, vectors = _decompose(centred)
+    rotated = centred @ vectors  # (n, r)
+    squares = rotated**2
 
-        Args:
-            groups: (n,); rows with the same number are left out together.
-        """
-        weights, means, values, vectors, rotated, squares = self
-        mean, root = weights @ labels, np.sqrt(weights * len(weights))[:, None]
+    def solve(labels: np.ndarray, groups: np.ndarray) -> LinearModel:
+        mean = weights @ labels
         response = (labels - mean) * root
         projected, together = rotated.T @ response, _rows_of_groups(groups)
         offset, none = np.sqrt(weights), np.zeros(len(weights))
@@ -94,36 +87,32 @@ class Axes(NamedTuple):
         offsets = mean - slopes @ means
         return LinearModel(slopes, offsets, min(errors) / variance, penalty, left_out)
 
+    return solve
 
-def principal_axes(features: np.ndarray, weights: np.ndarray) -> Axes:
-    """Return the principal axes of features (n, p) of rows with weights (n,)."""
+
+def invert(
+    kernel: np.ndarray, rows: np.ndarray, weights: np.ndarray, penalty: float, once: bool = False
+) -> Solve:
+    """Invert the weighted and centred kernel (N, N) between some rows (n,) with weights (n,), and
+    return what `principal_axes` returns, with this penalty, for the features that the kernel
+    implies. Slopes (k, N) of other rows are 0.
+
+    With `once`, the kernel of all rows is overwritten, which saves memory.
+    """
+    count = len(kernel)
+    kernel = kernel if once and len(rows) == count else kernel[np.ix_(rows, rows)]
     weights = weights / weights.sum()
-    means = weights @ features
-    centred = (features - means) * np.sqrt(weights * len(weights))[:, None]
-    values, vectors = _decompose(centred)
-    rotated = centred @ vectors
-    return Axes(weights, means, values, vectors, rotated, rotated**2)
+    means = weights @ kernel
+    root = np.sqrt(weights * len(weights))[:, None]
+    kernel -= means
+    kernel += (weights @ means - means)[:, None]
+    kernel *= root.T
+    kernel *= root
+    kernel.flat[:: len(kernel) + 1] += penalty
+    inverted = _inverted(kernel)
 
-
-class Inverse(NamedTuple):
-    """The kernel of n of N molecules, weighted, centred, and inverted with a penalty."""
-
-    rows: np.ndarray
-    """int64 (n,): the molecules."""
-    molecules: int
-    """N."""
-    weights: np.ndarray
-    """(n,); they sum to 1."""
-    means: np.ndarray
-    """(n,): weighted means of the kernel over these rows."""
-    inverted: np.ndarray
-    """(n, n): (R K R + penalty)⁻¹ for the centred kernel K and the roots R of the weights."""
-
-    def solve(self, labels: np.ndarray, groups: np.ndarray) -> LinearModel:
-        """Return the solution of `Axes.solve` with this penalty, for the features that the kernel
-        implies. Slopes (k, N) of other molecules are 0."""
-        rows, count, weights, means, inverted = self
-        mean, root = weights @ labels, np.sqrt(weights * len(weights))[:, None]
+    def solve(labels: np.ndarray, groups: np.ndarray) -> LinearModel:
+        mean = weights @ labels
         dual = inverted @ ((labels - mean) * root)  # (n, k)
         residual = dual / inverted.diagonal()[:, None]
         for same in _rows_of_groups(groups):
@@ -134,25 +123,7 @@ class Inverse(NamedTuple):
         left_out = labels - residual / root
         return LinearModel(slopes, mean - coefficients @ means, left_out=left_out)
 
-
-def invert(
-    kernel: np.ndarray, rows: np.ndarray, weights: np.ndarray, penalty: float, once: bool = False
-) -> Inverse:
-    """Return the inverse of the kernel (N, N) between some rows (n,) with weights (n,).
-
-    With `once`, the kernel of all rows is overwritten, which saves memory.
-    """
-    count = len(kernel)
-    kernel = kernel if once and len(rows) == count else kernel[np.ix_(rows, rows)]
-    weights = weights / weights.sum()
-    means = weights @ kernel
-    root = np.sqrt(weights * len(weights))
-    kernel -= means
-    kernel += (weights @ means - means)[:, None]
-    kernel *= root
-    kernel *= root[:, None]
-    kernel.flat[:: len(kernel) + 1] += penalty
-    return Inverse(rows, count, weights, means, _inverted(kernel))
+    return solve
 
 
 def _inverted(matrix: np.ndarray) -> np.ndarray:
@@ -311,78 +282,67 @@ def _sample(labels: np.ndarray, task: Task) -> tuple[np.ndarray, np.ndarray]:
     return np.concatenate(drawn), np.concatenate(weights)
 
 
-class Solver:
-    """Solves one ridge regression after the other, and keeps the last decomposition, since many
-    targets have labels for the same molecules.
+def solve_targets(
+    task: Task,
+    embedded: Embedded,
+    width: int,
+    decompose: Callable[[np.ndarray, np.ndarray, float], Solve],
+    penalties: Sequence[float] | None = None,
+) -> list[LinearModel]:
+    """Return a ridge regression of each target. The last decomposition is kept, since many targets
+    have labels for the same molecules; targets with the same molecules and penalty follow each
+    other.
 
     Args:
-        decompose: returns the decomposition for rows (n,), weights (n,) and the penalty of the
-            target, which `Axes` do not need.
         width: number of slopes of a model.
+        decompose: called with rows (n,), weights (n,) and the penalty of the target.
         penalties: the penalty of each target; None if the solutions choose them.
     """
+    models: dict[int, LinearModel] = {}
+    last: tuple[Any, Solve] | None = None
 
-    def __init__(
-        self,
-        decompose: Callable[[np.ndarray, np.ndarray, float], Axes | Inverse],
-        width: int,
-        penalties: Sequence[float] | None = None,
-    ) -> None:
-        self.decompose, self.width, self.penalties = decompose, width, penalties
-        self._last: tuple[Any, Axes | Inverse] | None = None
-
-    def fit(self, task: Task, embedded: Embedded) -> list[LinearModel]:
-        """Return a model of each target. Targets with the same molecules and penalty follow each
-        other."""
-        models: dict[int, LinearModel] = {}
-        penalties = self.penalties or [0.0] * len(task.targets)
-        weighted = [row.tobytes() for row in embedded.weights_of_labels]
-        for number in sorted(range(len(weighted)), key=lambda n: (weighted[n], penalties[n])):
-            target, labels = task.targets[number], embedded.labels[:, number]
-            weights = embedded.weights_of_labels[number]
-            if target.class_weights:
-                weights = weights * np.take(target.class_weights, np.nan_to_num(labels).astype(int))
-            rows = np.flatnonzero(weights > 0)
-            solve = partial(self._solve, rows, embedded.molecule_ids[rows], penalties[number])
-            known = labels[rows].astype(np.float64)
-            model = _fit(target, solve, self.width, known, weights[rows])
-            left_out = np.full((len(labels), target.width), np.nan)
-            if len(model.left_out):
-                left_out[rows] = model.left_out
-            models[number] = model._replace(left_out=left_out)
-        return [models[number] for number in range(len(models))]
-
-    def _solve(
-        self,
-        rows: np.ndarray,
-        molecules: np.ndarray,
-        penalty: float,
-        outputs: np.ndarray,
-        weights: np.ndarray,
+    def solve(
+        rows: np.ndarray, penalty: float, outputs: np.ndarray, weights: np.ndarray
     ) -> LinearModel:
+        nonlocal last
         key = rows.tobytes(), weights.tobytes(), penalty
-        if self._last is None or self._last[0] != key:
-            self._last = None  # before the next one fills the memory
-            self._last = key, self.decompose(rows, weights, penalty)
-        return self._last[1].solve(outputs, molecules)
+        if last is None or last[0] != key:
+            last = None  # before the next one fills the memory
+            last = key, decompose(rows, weights, penalty)
+        return last[1](outputs, embedded.molecule_ids[rows])
+
+    penalties = penalties or [0.0] * len(task.targets)
+    weighted = [row.tobytes() for row in embedded.weights_of_labels]
+    for number in sorted(range(len(weighted)), key=lambda n: (weighted[n], penalties[n])):
+        target, labels = task.targets[number], embedded.labels[:, number]
+        weights = embedded.weights_of_labels[number]
+        if target.class_weights:
+            weights = weights * np.take(target.class_weights, np.nan_to_num(labels).astype(int))
+        rows = np.flatnonzero(weights > 0)
+        known = labels[rows].astype(np.float64)
+        of_target = partial(solve, rows, penalties[number])
+        model = _fit(target, of_target, width, known, weights[rows])
+        left_out = np.full((len(labels), target.width), np.nan)
+        if len(model.left_out):
+            left_out[rows] = model.left_out
+        models[number] = model._replace(left_out=left_out)
+    return [models[number] for number in range(len(models))]
 
 
 def ridge_of_targets(features: np.ndarray, task: Task, embedded: Embedded) -> list[LinearModel]:
     """Return the ridge regression of each target on features (n, p), each with its penalty."""
-    solver = Solver(
-        lambda rows, weights, _: principal_axes(features[rows], weights), features.shape[1]
-    )
-    return solver.fit(task, embedded)
 
+    def decompose(rows: np.ndarray, weights: np.ndarray, penalty: float) -> Solve:
+        return principal_axes(features[rows], weights)
 
-Solve = Callable[[np.ndarray, np.ndarray], LinearModel]
-"""Returns a linear model for labels (n, k) and weights (n,)."""
+    return solve_targets(task, embedded, features.shape[1], decompose)
 
 
 def _fit(
     target: Target, solve: Solve, width: int, labels: np.ndarray, weights: np.ndarray
 ) -> LinearModel:
-    """Return a model of one target from the molecules that have a label.
+    """Return a model of one target from the molecules that have a label; `solve` takes labels and
+    weights of the molecules.
 
     Without two different labels its outputs are 0: the mean label, or equal probabilities.
     """

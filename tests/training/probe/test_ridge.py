@@ -92,7 +92,7 @@ def test_kernel_ridge_regression_equals_that_of_the_features(random, monkeypatch
     monkeypatch.setattr(ridges, "_PENALTIES", np.array([0.7]))
     plain = ridge_of(features[rows], labels, weights, molecules)
     kernel = features @ features.T
-    found = invert(kernel, rows, weights, 0.7).solve(labels, molecules)
+    found = invert(kernel, rows, weights, 0.7)(labels, molecules)
     predictions = kernel @ found.slopes.T + found.offsets
     np.testing.assert_allclose(predictions, features @ plain.slopes.T + plain.offsets, rtol=1e-7)
     np.testing.assert_allclose(found.left_out, plain.left_out, atol=1e-3)
