@@ -122,7 +122,7 @@ def train(folder: Path, table: str, seed: int) -> None:
     from molsepnorm.training.callback import Callback
     from molsepnorm.training.completing.baseline import with_network_share
     from molsepnorm.training.completing.complete import complete
-    from molsepnorm.training.completing.refit import Fit
+    from molsepnorm.training.completing.networks import Fit
     from molsepnorm.training.inputs import with_inputs
     from molsepnorm.training.objectives import Examples
     from molsepnorm.training.probe import kernel, ridge

@@ -29,8 +29,7 @@ from molsepnorm.training.callback import Callback, Callbacks, TrainingResult
 from molsepnorm.training.completing import baseline
 from molsepnorm.training.completing.baseline import with_network_share
 from molsepnorm.training.completing.complete import Completed, complete
-from molsepnorm.training.completing.own_networks import fits_of, with_own_networks
-from molsepnorm.training.completing.refit import kernel_of_start
+from molsepnorm.training.completing.networks import fits_of, kernel_of_start, with_own_networks
 from molsepnorm.training.config import TrainConfig, seconds_of
 from molsepnorm.training.distributed import DistributedContext, device_of_rank
 from molsepnorm.training.inputs import training_dataset, with_inputs

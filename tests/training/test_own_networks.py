@@ -11,7 +11,8 @@ from molsepnorm.model import Inputs, PropertyModel
 from molsepnorm.model.parts import KernelPart, NetworkPart
 from molsepnorm.predict import Predictor
 from molsepnorm.training import load_config, train
-from molsepnorm.training.completing import baseline, own_networks
+from molsepnorm.training.completing import baseline
+from molsepnorm.training.completing import networks as module
 from molsepnorm.training.evaluation import select
 from runs import require_exact_resume, rows_of
 from support import Recorder
@@ -27,8 +28,8 @@ TABLE = {
 def few(monkeypatch, settings, scripted):
     """Targets of a few labels have networks, and no part counts as bad. The last epoch is best."""
     scripted("rmse", [0.0] * 2)
-    monkeypatch.setattr(own_networks, "_LABELS", 10)
-    monkeypatch.setattr(own_networks, "OF_OWN_NETWORK", (2, 0.5))
+    monkeypatch.setattr(module, "_LABELS", 10)
+    monkeypatch.setattr(module, "OF_OWN_NETWORK", (2, 0.5))
     monkeypatch.setattr(baseline, "_errors", lambda task, *_: np.zeros(len(task.targets)))
 
 
@@ -144,7 +145,7 @@ def test_some_runs_have_no_own_networks(
     with_columns, settings, tmp_path, monkeypatch, changes, many
 ):
     """There is a warning if own networks are set."""
-    monkeypatch.setattr(own_networks, "_MOST", many)
+    monkeypatch.setattr(module, "_MOST", many)
     seen = Recorder()
     config = with_columns(TABLE, {**settings, **changes})
     model = train(config, tmp_path / "run", callback=seen).model

@@ -15,7 +15,7 @@ from molsepnorm.molecules.featurize.descriptors import COUNTS, PAIRS
 from molsepnorm.predict import Predictor
 from molsepnorm.tasks.calibration import Intervals
 from molsepnorm.training import evaluate, load_config, train
-from molsepnorm.training.completing import baseline, complete, refit
+from molsepnorm.training.completing import baseline, complete, networks
 from molsepnorm.training.evaluation import select
 from molsepnorm.training.overlap import trained_on_before
 from molsepnorm.training.probe import kernel as probe
@@ -141,7 +141,7 @@ def test_a_second_fit_to_the_same_molecules_gives_the_same_networks(
     with_columns, settings, tmp_path, monkeypatch, scripted, members
 ):
     """From the same start, with the same batches and learning rates, up to the same epoch."""
-    monkeypatch.setattr(refit, "refit_rows", lambda splits: splits["train"])
+    monkeypatch.setattr(networks, "refit_rows", lambda splits: splits["train"])
     scripted("rmse", [0.1, 0.0, 0.1])
     settings = {
         **settings,

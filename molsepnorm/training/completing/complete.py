@@ -25,8 +25,7 @@ from molsepnorm.tasks.molecule_errors import describe_miss, mean_errors, miss, r
 from molsepnorm.training import scoring
 from molsepnorm.training.callback import Callback
 from molsepnorm.training.completing import baseline
-from molsepnorm.training.completing.own_networks import without_own
-from molsepnorm.training.completing.refit import Fit, refit_networks
+from molsepnorm.training.completing.networks import Fit, refit_networks, without_own
 from molsepnorm.training.config import TrainConfig
 from molsepnorm.training.objectives import Examples
 from molsepnorm.training.probe.kernel import refit_kernels
