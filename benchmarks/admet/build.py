@@ -150,11 +150,11 @@ def train(folder: Path, table: str, seed: int) -> None:
     kernel._MAX_CENTERS, kernel._MAX_DECOMPOSED, kernel._MAX_OPERATIONS = CENTERS, 1e15, 0
     last_layer = KernelRegression(network.readout.width, 0, model.task.outputs, reads)
     given = Examples.of(dataset, extra, model, torch.device("cpu")), dataset.splits["train"], reads
-    part, _ = kernel._fitted(network, model.task, *given, needs_counts=True, before=last_layer)
+    part, *_ = kernel._fitted(network, model.task, *given, needs_counts=True, before=last_layer)
     _round(part.regression.centers)
     both = model.with_parts([NetworkPart(network, model.parts[0].reads), part], [0.5, 0.5])
     model = with_network_share(both, given[0])
-    fits = [Fit(seed, config.run.length)]  # only second fits would need them
+    fits = [Fit(seed, config.run.epochs)]  # only second fits would need them
     done = complete(config, model, None, given[0], fits, Callback())
     assert done is not None
     done.model.save_pretrained(folder / f"{table}-model-{seed}")
