@@ -332,6 +332,10 @@ def _train_ensemble(
     with DistributedContext.join(config.run.device) as world:
         dataset = world.main_process_first(lambda: training_dataset(config))
         dataset.require_test("An ensemble (run.ensemble)")
+        preferred = config
+        config, dataset = with_unseen_start(config, dataset)
+        if config is not preferred:
+            callback.on_warning(dataset.warnings[-1])
         count = config.run.ensemble
         folders = [RunFolder(run.members / str(number)) for number in range(1, count + 1)]
         may_blend = baseline.may_blend(config, dataset)

@@ -98,6 +98,10 @@ def test_a_start_that_knows_the_scored_molecules_is_replaced(configure, tmp_path
     assert metrics.get("molecules_trained_on_before", 0) == known
     first, again = (train_replicates(config, tmp_path / "series", seeds=[0]) for _ in range(2))
     assert first.runs == again.runs
+    train(config.changed({"run.ensemble": 2}), tmp_path / "ensemble", callback=spy)
+    for folder in (tmp_path / "ensemble", tmp_path / "ensemble" / "members" / "2"):
+        assert load_config(config=folder / "config.yaml").finetune.start == models[used]
+    assert len([text for text in spy.warnings if "training starts from" in text]) == (known == 9)
 
 
 @pytest.mark.parametrize("levels", [("none", "parent"), ("parent", "none"), ("none", "none")])
