@@ -127,12 +127,9 @@ class Trainer:
             folder.checkpoint, self.objective, self.step.optimizer, self.step.average
         )
         self.progress = progress
-        if run.budget is None and progress.epochs != run.epochs:
-            raise ModelError(
-                f"{folder.checkpoint} is of a run of {progress.epochs} epochs, and run.epochs is "
-                f"{run.epochs}: start a new run from it (finetune.start)"
-            )
-        if progress.step != self.schedule.count_steps(progress.epoch) + progress.step_in_epoch:
+        has_epochs = run.budget is not None or progress.epochs == run.epochs
+        taken = self.schedule.count_steps(progress.epoch) + progress.step_in_epoch
+        if progress.step != taken or not has_epochs:
             raise ModelError(f"{folder.checkpoint} is of another configuration: start a new run")
         if progress.history:
             self.world.on_main_process(lambda: folder.write_history(progress.history))

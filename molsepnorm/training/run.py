@@ -47,7 +47,7 @@ from molsepnorm.training.run_folder.folder import RunFolder
 from molsepnorm.training.scoring import Predictions, about_split
 from molsepnorm.training.start import require_same_meaning, starting_model
 
-_MAY_DIFFER = ("epochs", "budget", "device", "threads")  # settings of `run` in a resumed run
+_MAY_DIFFER = ("device", "threads")  # settings of `run` in a resumed run
 
 
 def train(

@@ -113,8 +113,9 @@ def test_a_run_with_a_folder_is_resumed(empty):
         train(folder="run", resume=True)
     with pytest.raises(DataError, match="the data are no longer those"):
         fit(SMILES, [0.0, *Y[1:]], overrides=settings, folder="run", resume=True)
-    with pytest.raises(ConfigError, match=r"other settings, .*: optim\.lr \(.*, now 0\.02\)"):
-        fit(SMILES, Y, overrides={**settings, "optim.lr": 0.02}, folder="run", resume=True)
+    with pytest.raises(ConfigError, match=r"optim\.lr .*, run\.epochs \(3, now 4\)"):
+        changed = {**settings, "optim.lr": 0.02, "run.epochs": 4}
+        fit(SMILES, Y, overrides=changed, folder="run", resume=True)
     result = fit(SMILES, Y, overrides=settings, folder="run", resume=True)
     assert scores(result) == scores(expected)
     predicted = pd.read_csv(empty / "run" / "predictions_test.csv")
