@@ -97,7 +97,7 @@ def fit_auxiliary(
             table = _load(config, path, targets)
             fitted = _fit(table, held, trained, start, config, inputs, progress)
             known = np.flatnonzero(fitted.explained > fitted.chance)
-            lines += _about(path.name, table, fitted)
+            lines.append(_about(path.name, table, fitted))
             if 0 < len(known) < len(targets):
                 some = tuple(table.targets[number] for number in known)
                 table = replace(table, targets=some, labels=table.labels[:, known])
@@ -189,7 +189,7 @@ def _fit(
     return _Fitted(model, keys[rows], left_out, int(is_held.sum()), explained, chance)
 
 
-def _about(name: str, table: Dataset, fitted: _Fitted) -> list[str]:
+def _about(name: str, table: Dataset, fitted: _Fitted) -> str:
     """Return sentences on a table and what its model can predict."""
     triples = [*zip(table.target_names, fitted.explained, fitted.chance, strict=True)]
     useful = [
@@ -208,4 +208,4 @@ def _about(name: str, table: Dataset, fitted: _Fitted) -> list[str]:
             f"Its targets {listed(noise)} are no inputs, because they cannot be predicted from "
             "structures."
         )
-    return [" ".join(lines)]
+    return " ".join(lines)

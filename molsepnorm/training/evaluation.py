@@ -98,11 +98,11 @@ def select(
     model: PropertyModel | Path | str,
     data: DataConfig,
     split: str | None = None,
-    default: str = "test",
     labelled: bool = True,
     allow_leak: bool = False,
 ) -> Selection:
-    """Load a model and the molecules of a split, `labelled` if they are scored; see `evaluate`."""
+    """Load a model and the molecules of a split, `labelled` if they are scored; see `evaluate`.
+    Molecules that are not scored are by default those of val."""
     names = (*datasets.SPLITS, "all")
     if split is not None and split not in names:
         raise ConfigError(f"unknown split '{split}': choose one of {', '.join(names)}")
@@ -120,7 +120,7 @@ def select(
                 f"{data.table} has no split '{split}': the model has not seen it (--split all)"
             )
         split = split or "all"
-    split = split or default
+    split = split or ("test" if labelled else "val")
     if labelled:
         model.require_targets()
     leak = model.leak(data.dataset, allow=allow_leak or not labelled)

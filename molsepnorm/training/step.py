@@ -15,22 +15,22 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from molsepnorm.devices import autocast, products_in
 from molsepnorm.nn.batch import GraphBatch
 from molsepnorm.nn.parts import in_head
-from molsepnorm.training.config import FinetuneConfig, OptimConfig, TrainConfig
+from molsepnorm.training.config import OptimConfig, TrainConfig
 from molsepnorm.training.distributed import DistributedContext
 from molsepnorm.training.objectives.objective import TINY, Objective
 
 
 def make_optimizer(
-    objective: Objective, config: OptimConfig, finetune: FinetuneConfig | None = None
+    objective: Objective, config: OptimConfig, body_lr: float = 1.0
 ) -> torch.optim.Optimizer:
     """Return AdamW over all parameters, all with weight decay, as in Graphormer v1.
 
-    The entry `lr_factor` of a group multiplies the learning rate: `finetune.body_lr` for the body.
+    The entry `lr_factor` of a group multiplies the learning rate: `body_lr` for the body.
     """
     groups: dict[float, dict[str, Any]] = {}
     for name, parameter in objective.named_parameters():
         is_body = name.startswith("network.") and not in_head(name.removeprefix("network."))
-        factor = finetune.body_lr if finetune is not None and is_body else 1.0
+        factor = body_lr if is_body else 1.0
         group = groups.setdefault(factor, {"params": [], "lr_factor": factor})
         group["params"].append(parameter)
     decay = config.weight_decay
@@ -76,7 +76,7 @@ class TrainStep:
         self, config: TrainConfig, objective: Objective, world: DistributedContext
     ) -> None:
         self.config, self.objective, self.world = config, objective, world
-        self.optimizer = make_optimizer(objective, config.optim, config.finetune)
+        self.optimizer = make_optimizer(objective, config.optim, config.finetune.body_lr)
         ema = config.optim.ema
         self.average = WeightAverage(objective, ema) if ema else None
         self.graphs = objective.examples.graphs

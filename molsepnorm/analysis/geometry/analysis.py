@@ -184,9 +184,7 @@ def load_models(
     models = []
     for run, group in runs:
         with prefixed(run):
-            model, dataset, extra, _, graphs, _ = select(
-                run, data, split, default="val", labelled=False
-            )
+            model, dataset, extra, _, graphs, _ = select(run, data, split, labelled=False)
         graphs = drawn(graphs, max_molecules)
         if dataset.targets and not model.task.targets:  # pre-trained without labels
             task = Task.fit(dataset.targets, dataset.labels, "loss", strict=False)
