@@ -19,7 +19,7 @@ from molsepnorm.tasks.transforms import NO_TRANSFORM
 from molsepnorm.training.inputs import with_inputs
 from molsepnorm.training.recipes import load_config
 from molsepnorm.training.run_folder.folder import RunFolder
-from molsepnorm.training.scoring import dataset_scores
+from molsepnorm.training.scoring import dataset_scores, scored_together
 
 
 class Evaluation(NamedTuple):
@@ -87,7 +87,8 @@ def evaluate(
     inputs = Inputs.of(dataset.store, extra, chosen)
     predictions = model.predict(inputs, graphs, precision).values
     scores = dataset_scores(dataset, model.task, predictions, labels)
-    ends = model.task.intervals(predictions, labels, molecules=dataset.molecule_ids[graphs])
+    units = dataset.molecule_ids if split == "all" else scored_together(dataset)
+    ends = model.task.intervals(predictions, labels, molecules=units[graphs])
     intervals = {name: ends[name] for name in ends if np.isfinite(scores[name])}
     not_finite = int((~np.isfinite(predictions).all(axis=1)).sum())
     about = dataset.about_labels({split: graphs})

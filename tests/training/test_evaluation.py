@@ -14,9 +14,9 @@ from sklearn import metrics as sk
 from molsepnorm.data.datasets import DataConfig
 from molsepnorm.errors import ConfigError, DataError
 from molsepnorm.model import PropertyModel
-from molsepnorm.training import evaluate, train
+from molsepnorm.training import evaluate, load_config, train
 from molsepnorm.training.scoring import dataset_scores
-from runs import NUMBERS, YES_NO, on_columns, outcome, rows_of, split_rows, write_rows
+from runs import NUMBERS, TINY, YES_NO, on_columns, outcome, rows_of, split_rows, write_rows
 from support import of_targets
 
 SPLITS = ("train", "val", "test", "all")
@@ -77,6 +77,18 @@ def test_evaluation_gives_the_scores_of_the_run(coloured, split):
                 assert found.intervals[name] == pytest.approx(ends)
     found = evaluate(result.model, config.data, split)
     assert found.scores == pytest.approx(result.metrics[split], nan_ok=True)
+
+
+def test_intervals_of_new_combinations_are_those_of_the_run(tmp_path):
+    """Rows of one molecule, which such a split divides, count one by one."""
+    rows = [[f"{'C' * n}O", f"{t}.5", n / 10 + t / 20] for n in range(1, 21) for t in range(3)]
+    path = write_rows(tmp_path / "pairs.csv", ["smiles", "t", "y"], *rows)
+    settings = {"data.targets": ["y"], "data.feature_columns": ["t"], "data.split_by": "none"}
+    result = train(load_config(path, overrides={**TINY, **settings}), tmp_path / "run")
+    found = evaluate(result.folder, DataConfig(table=path)).intervals
+    assert {name: [*ends] for name, ends in found.items()} == {
+        name: pytest.approx(ends) for name, ends in result.metrics["test_interval_95"].items()
+    }
 
 
 def test_a_model_in_memory_scores_all_rows_of_a_table(coloured):
