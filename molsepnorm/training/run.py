@@ -36,7 +36,7 @@ from molsepnorm.training.inputs import training_dataset, with_inputs
 from molsepnorm.training.label_errors import with_unexplained
 from molsepnorm.training.loop import Trainer, epochs_within
 from molsepnorm.training.objectives import Examples, make_objective
-from molsepnorm.training.overlap import with_unseen_start
+from molsepnorm.training.overlap import with_other_start, with_unseen_start
 from molsepnorm.training.preparing import prepare
 from molsepnorm.training.probe.kernel import refit_kernels
 from molsepnorm.training.recipes import load_config, load_dataset
@@ -112,17 +112,17 @@ def train_on(
     Raises:
         ConfigError, DataError, ModelError, StorageError: as in `train`.
     """
+    run = None if folder is None else RunFolder(folder)
     if resume:
-        if folder is None:
+        if run is None:
             raise ConfigError("resume=True needs the folder of the run")
-        config, _ = with_unseen_start(config, dataset)
-        _require_same_settings(config, RunFolder(folder))
+        run.require_started()
+        config = require_same_settings(config, run)
     if config.run.ensemble > 1:
         raise ConfigError(
             "run.ensemble is for molsepnorm.train, which reads a file: train the members with one "
             "seed each, and join their models with molsepnorm.model.join"
         )
-    run = None if folder is None else RunFolder(folder)
     return _train(config, dataset, run, Callbacks(callback), resume=resume)
 
 
@@ -299,10 +299,13 @@ def _published(
     return model
 
 
-def _require_same_settings(config: TrainConfig, run: RunFolder) -> None:
-    run.require_started()
-    before = load_config(config=run.config).resolved().content()
-    now = config.resolved().content()
+def require_same_settings(config: TrainConfig, run: RunFolder) -> TrainConfig:
+    """Return the settings, or raise a `ConfigError` if a run began with others. Its data determine
+    which of two models it starts from."""
+    began = load_config(config=run.config)
+    if config.finetune.otherwise is not None and began.finetune.otherwise is None:
+        config = with_other_start(config)
+    before, now = began.resolved().content(), config.resolved().content()
     changed = [
         f"{section}.{name} ({before[section].get(name)}, now {value})"
         for section, values in now.items()
@@ -312,8 +315,9 @@ def _require_same_settings(config: TrainConfig, run: RunFolder) -> None:
     if changed:
         raise ConfigError(
             f"{run.path} began with other settings, and a resumed run keeps its own: "
-            f"{', '.join(changed[:3])}. Pass the settings of {run.config}, or start a new run"
+            f"{', '.join(changed[:3])}. Pass the settings of {run.config}, or choose another folder"
         )
+    return config
 
 
 def _train_ensemble(

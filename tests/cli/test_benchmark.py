@@ -59,7 +59,7 @@ def test_a_benchmark_prints_its_runs_and_repeats_none(
     assert _summary(tmp_path)["runs"] == ["seed-0", "seed-1", "seed-5"]
     before = tree(tmp_path)
     message = refused(*benchmark, "--seeds", "0-1", "--lr", 2)
-    assert "seed-0 is a run of another configuration: choose another folder" in message
+    assert re.search(r"seed-0 began with other settings.*: optim\.lr \(.*, now 2\.0\)", message)
     assert tree(tmp_path) == before
 
 

@@ -27,10 +27,9 @@ from molsepnorm.training.callback import Callback
 from molsepnorm.training.config import TrainConfig
 from molsepnorm.training.inputs import training_dataset
 from molsepnorm.training.objectives import OBJECTIVES
-from molsepnorm.training.overlap import with_other_start
-from molsepnorm.training.recipes import load_config, load_dataset
+from molsepnorm.training.recipes import load_dataset
 from molsepnorm.training.results.metrics import Metrics
-from molsepnorm.training.run import train
+from molsepnorm.training.run import require_same_settings, train
 from molsepnorm.training.run_folder.folder import RunFolder
 from molsepnorm.training.run_folder.folder import read_table as read_run_table
 
@@ -65,7 +64,7 @@ def train_replicates(
     Finished runs are not repeated, and a stopped run is continued. If every fold is a test set
     (`data.test_set: false`), `oof_predictions.csv` is written at the end.
 
-    >>> config = load_config("ogbg-molhiv")
+    >>> config = load_config("ogbg-molhiv")                                # doctest: +SKIP
     >>> replicates = train_replicates(config, "runs/molhiv", seeds=range(10))  # doctest: +SKIP
     >>> replicates.summary["test"]["roc_auc"]                             # doctest: +SKIP
     {'mean': 0.771, 'sd': 0.009, 'values': [0.768, ...]}
@@ -131,9 +130,8 @@ def _require_several(config: TrainConfig, splits: int) -> None:
 def _require_ready(configs: Mapping[RunFolder, TrainConfig], several_splits: bool) -> None:
     """Check, before hours of training, that existing runs fit and that new ones are trainable."""
     for run, config in configs.items():
-        if run.config.exists() and not _began_with(run, config):
-            message = f"{run.path} is a run of another configuration: choose another folder"
-            raise ConfigError(message)
+        if run.config.exists():
+            require_same_settings(config, run)
     first, *_ = configs.values()
     is_supervised = first.objective.name == SUPERVISED
     if is_nested(first) and not is_supervised:
@@ -154,15 +152,6 @@ def _require_ready(configs: Mapping[RunFolder, TrainConfig], several_splits: boo
         except DataError as error:
             name = "split" if config.data.folds is None else "fold"
             raise DataError(f"{name} {fold} (counted from 0) cannot be trained: {error}") from error
-
-
-def _began_with(run: RunFolder, config: TrainConfig) -> bool:
-    """Return whether a run has this configuration. Its data determine which of two models it starts
-    from."""
-    began = load_config(config=run.config)
-    if config.finetune.otherwise is not None and began.finetune.otherwise is None:
-        config = with_other_start(config)
-    return began == config.resolved()
 
 
 def _summary(config: TrainConfig, runs: dict[str, dict[str, Any]], seeds: int) -> dict[str, Any]:
