@@ -20,6 +20,7 @@ from molsepnorm.tasks.metrics import label_of
 from molsepnorm.tasks.molecule_errors import relative_errors, target_error
 from molsepnorm.training.report.contents import Contents, TargetPredictions
 from molsepnorm.training.results.metrics import DomainErrors, IntervalCoverage
+from molsepnorm.training.scoring import drawn
 
 _LEFT, _RIGHT, _TOP, _BOTTOM = 58, 386, 12, 274  # edges of the axes, in units of the drawing
 _TICKS = 5  # approximate number per axis
@@ -52,9 +53,7 @@ class Chart:
 
     def points(self, x: np.ndarray, y: np.ndarray, colour: str) -> None:
         """Draw points [n], or a random sample of `_MAX_POINTS`."""
-        chosen = np.flatnonzero(np.isfinite(x) & np.isfinite(y))
-        if len(chosen) > _MAX_POINTS:
-            chosen = np.random.default_rng(0).choice(chosen, _MAX_POINTS, replace=False)
+        chosen = drawn(np.flatnonzero(np.isfinite(x) & np.isfinite(y)), _MAX_POINTS)
         places = (f"M{place}h0" for place in self._places(x[chosen], y[chosen]))
         self.paths.append((f"{colour} dots", "".join(places), ""))
 
