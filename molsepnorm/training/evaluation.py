@@ -142,11 +142,10 @@ def select(
 
 def _run_on(data: DataConfig, folder: Path | None, model: PropertyModel) -> RunFolder | None:
     """Return the run in a model's folder if it was trained on this table and these columns."""
-    run = None if folder is None or data.table is None else RunFolder.of_model(folder)
-    if run is None or data.table is None:
+    if folder is None or data.table is None or (run := RunFolder.of_model(folder)) is None:
         return None
     trained = load_config(config=run.config).data
-    if trained.table is None or trained.table != data.table.resolve():
+    if trained.table != data.table.resolve():
         return None
     columns = {"smiles_column": trained.smiles_column, "targets": [*model.task.names]}
     for name, expected in columns.items():
