@@ -157,8 +157,11 @@ class Metrics(_Record):
             are = "is" if shared == 1 else "are"
             reasons.append(f"{counted(shared, 'molecule')} {are} in more than one split")
         if known := self.molecules_trained_on_before:
-            molecules = f"{counted(known, 'molecule')} of the validation and test splits"
-            reasons.append(f"the model that training started from was trained on {molecules}")
+            scored = self.molecules.get("val", 0) + self.molecules.get("test", 0)
+            reasons.append(
+                f"the model that training started from was trained on {known:,} of the {scored:,} "
+                "molecules of the validation and test splits"
+            )
         return reasons if self.leak is None else [*reasons, self.leak]
 
 

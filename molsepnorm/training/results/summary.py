@@ -171,7 +171,6 @@ def conclusion(metrics: Metrics) -> list[str]:
     values = sentences.new_context(
         {
             "metrics": metrics,
-            "who": "blend" if metrics.blend.network else "ensemble" if metrics.members else "model",
             "constant": _comparison(names, constant, test, trivial),
             "forest": _comparison(names, forest, test, of_forest),
             "own": _own(metrics, _gains(metrics.own_difference) if enough else {}),
