@@ -368,8 +368,10 @@ def _decades(scan: Scan) -> Iterator[Finding]:
         if target.kind != "regression" or name in scan.config.transform or np.isnan(exact).all():
             continue
         low, high = np.nanmin(exact), np.nanmax(exact)
-        transform = "pic50" if unit_in(name) and _MOLAR.search(name) else "log10"
-        is_free = f"{name}_{transform}" not in scan.frame.columns  # of predictions on both scales
+        is_molar = bool(unit_in(name) and _MOLAR.search(name)) or scan.labels.factors is not None
+        scale = "pic50" if is_molar else "log10"
+        transform = scale if scan.labels.factors is None else f"{scale}:nM"
+        is_free = f"{name}_{scale}" not in scan.frame.columns  # of predictions on both scales
         if np.nanmin(labels) > 0 and high >= _RANGE * low and is_free:
             groups.append(Group(f"{name}: {four_digits(low)} to {four_digits(high)}", 1))
             pairs += [f"{name}={transform}"] * ("," not in name and name == name.strip())

@@ -23,7 +23,7 @@ from molsepnorm.data.datasets.columns import (
     unquoted,
     word_of,
 )
-from molsepnorm.data.datasets.config import DataConfig
+from molsepnorm.data.datasets.config import NONE, DataConfig
 from molsepnorm.data.tables.columns import require_clear_points
 from molsepnorm.errors import (
     ConfigError,
@@ -120,7 +120,7 @@ def read_labels(table: Columns, dtype: type[np.floating] = np.float64) -> Labels
     for number, (name, given) in enumerate(_configured_kinds(names, config).items()):
         column, labels = table.column(name), values[:, number]
         kind, classes = _kind(table, column, given)
-        transform, remarks = _transform_of(table, name, kind)
+        transform, remarks = _transform_of(table, name, kind, factors is not None)
         if classes is not None:
             labels[:] = classes.labels
             warnings += classes.warnings
@@ -339,8 +339,11 @@ def _advice(table: Columns, column: Column) -> str:
     return advice
 
 
-def _transform_of(table: Columns, name: str, kind: Kind) -> tuple[Transform | None, list[str]]:
-    """Return the transform of a target, and lines about it."""
+def _transform_of(
+    table: Columns, name: str, kind: Kind, is_converted: bool
+) -> tuple[Transform | None, list[str]]:
+    """Return the transform of a target, and lines about it; `is_converted` is whether a column of
+    units converts its numbers to nM."""
     transform = transform_of(table.config.transform.get(name, NO_TRANSFORM), name)
     if transform is None:
         return None, []
@@ -349,13 +352,21 @@ def _transform_of(table: Columns, name: str, kind: Kind) -> tuple[Transform | No
             f"data.transform: {transform.scale} is for regression targets, and '{name}' is {kind}. "
             f"If its labels are numbers: {option('task_type', name, 'regression')}"
         )
+    if is_converted and transform.unit not in ("", "nM"):
+        raise ConfigError(
+            f"data.transform: the column '{table.qualifiers.unit}' converts the numbers of "
+            f"'{name}' to nM, and {transform.name} reads {transform.unit}. Write "
+            f"{option('transform', name, 'pic50:nM')}, or for numbers that are all in "
+            f"{transform.unit}: --unit-column {NONE}"
+        )
     if f"{name}_{transform.scale}" in table.names:
         raise ConfigError(
             f"data.transform: predictions of '{name}' would be named {name}_{transform.scale}, as "
             "another column is: rename that column"
         )
     warnings = [f"{name} is learned and scored as {transform}."]
-    if transform.unit and (unit := unit_in(name)) not in (None, transform.unit):
+    unit = unit_in(name)
+    if transform.unit and not is_converted and unit not in (None, transform.unit):
         warnings.append(
             f"{name}: the name of the column has the unit {unit}, but --transform reads its "
             f"numbers in {transform.unit}. If they are in {unit}: "

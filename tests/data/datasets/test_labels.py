@@ -418,6 +418,7 @@ def test_a_column_of_relations_or_units_has_to_be_declared():
         ({"qualifier": ["=", "about", "", ""]}, {}, "'about' is no relation"),
         ({"unit": ["uM", "mV", "", ""]}, {}, "the unit 'mV' cannot be converted beside others"),
         ({"unit": ["uM", "nM", "nM", ""]}, {}, "line 5, column 'ic50': '3' has no unit"),
+        ({}, {"transform": "ic50=pic50:uM"}, "converts .* to nM, .*--transform ic50=pic50:nM"),
     ],
 )
 def test_what_cannot_be_used_is_refused(changed, settings, message):
