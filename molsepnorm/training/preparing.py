@@ -112,10 +112,9 @@ def prepare(
         )
     if leak := model.leak(config.data.dataset, config.finetune.allow_leak):
         warnings.append(f"The scores are too optimistic (finetune.allow_leak): {leak}.")
-    further = molecules.widths if molecules is not None else ()
-    leaked = None if config.data.split_by else shared_molecules(dataset, [*further])
+    leaked = shared_molecules(dataset, config.data.kept_apart)
     if leaked:
-        what = "combination" if further else "molecule"
+        what = "combination" if config.data.kept_apart else "molecule"
         warnings.append(
             f"{leaked:,} {what}{'s are' if leaked > 1 else ' is'} in more than one split, so "
             "the scores are too optimistic. `molsepnorm data check` lists the rows."
@@ -124,12 +123,12 @@ def prepare(
     return Prepared(dataset, model, loaded, new_targets, read, extra, probe, leaked)
 
 
-def shared_molecules(dataset: Dataset, further: Sequence[str] = ()) -> int | None:
-    """Count the molecules, with the cells of the `further` columns, that are in more than one
+def shared_molecules(dataset: Dataset, columns: Sequence[str] = ()) -> int | None:
+    """Count the molecules, with the cells of these feature columns, that are in more than one
     split; None if there are no SMILES."""
     if dataset.smiles is None:
         return None
-    rows = [*zip(dataset.molecule_ids, *(dataset.columns[name] for name in further), strict=True)]
+    rows = [*zip(dataset.molecule_ids, *(dataset.columns[name] for name in columns), strict=True)]
     parts = ({rows[graph] for graph in part} for part in dataset.splits.values())
     return sum(count > 1 for count in Counter(chain.from_iterable(parts)).values())
 

@@ -89,16 +89,20 @@ class Scan:
         """Number of each readable row's molecule, in the order of their first rows."""
         return pd.Series(pd.factorize(self.dataset.molecule_ids)[0], index=self.readable)
 
+    def with_cells(self, columns: Iterable[str]) -> pd.Series:
+        """Number of each readable row's molecule and cells of these columns; 25 equals 25.0."""
+        keys = (self.rows.table.keys(name).iloc[self.readable] for name in columns)
+        return _numbered([self.molecules, *(key.set_axis(self.readable) for key in keys)])
+
     @cached_property
     def conditions(self) -> pd.Series:
-        """Number of each readable row's molecule, feature columns and time; 25 equals 25.0."""
-        table, config = self.rows.table, self.config
-        keys = [table.keys(name) for name in config.features]
-        if (name := config.time_column) is not None:
-            times = read_times(self.frame[name].tolist(), config.time_format)[0]
-            keys.append(self.frame[name].str.strip().where(np.isnan(times), times.astype(str)))
-        own = (each.iloc[self.readable].set_axis(self.readable) for each in keys)
-        return _numbered([self.molecules, *own])
+        """Number of each readable row's molecule, feature columns and time."""
+        rows, name = self.with_cells(self.config.features), self.config.time_column
+        if name is None:
+            return rows
+        times = read_times(self.frame[name].tolist(), self.config.time_format)[0]
+        texts = self.frame[name].str.strip().where(np.isnan(times), times.astype(str))
+        return _numbered([rows, texts.iloc[self.readable].set_axis(self.readable)])
 
     @cached_property
     def repeated(self) -> list[np.ndarray]:
@@ -329,13 +333,14 @@ def _duplicates(scan: Scan) -> Iterator[Finding]:
 
 
 def _leaks(scan: Scan) -> Iterator[Finding]:
-    inside = {name: scan.molecules.loc[rows].unique() for name, rows in scan.parts.items()}
+    every = scan.with_cells(scan.config.kept_apart)
+    inside = {name: every.loc[rows].unique() for name, rows in scan.parts.items()}
     groups, shared = [], set()
-    for one, other in combinations(() if scan.config.split_by else inside, 2):
+    for one, other in combinations(inside, 2):
         both = np.intersect1d(inside[one], inside[other])
         if len(both):
             rows = np.union1d(scan.parts[one], scan.parts[other])
-            rows = rows[scan.molecules.loc[rows] == both[0]]
+            rows = rows[every.loc[rows] == both[0]]
             groups.append(_group(scan, f"{one} and {other}", rows, len(both)))
             shared.update(both.tolist())
     # splits that are drawn, but for those by time, keep the rows of a molecule

@@ -432,6 +432,13 @@ class DataConfig(BaseModel):
         """The feature columns of molecules."""
         return [name for name, kind in self.features.items() if kind == "molecule"]
 
+    @property
+    def kept_apart(self) -> list[str]:
+        """Further molecules, and the inputs by which rows are split: a molecule may be in two
+        splits if its cells of these columns differ."""
+        by = self.features if self.split_by == NONE else self.kept_together
+        return [name for name in self.features if name in self.molecules or name in by]
+
     def columns_with_roles(self, but: str = "") -> set[str]:
         """Return the columns with another role than this one, see `columns_by_role`."""
         roles = self.columns_by_role.items()

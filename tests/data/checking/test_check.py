@@ -129,6 +129,27 @@ def test_molecules_on_both_sides_of_a_column_s_split(write):
     assert report.splits == {"train": 15, "val": 5, "test": 4}
 
 
+@pytest.mark.parametrize(("inputs", "count"), [([], 1), (["lab"], 0)])
+def test_a_split_by_a_column_may_divide_a_molecule_only_if_it_is_an_input(write, inputs, count):
+    labs = [
+        ("CCO", 1, "a"),
+        ("OCC", 1, "b"),
+        *((*row, "cdefgh"[i % 6]) for i, row in enumerate(FINE)),
+    ]
+    settings = {"split_by": "lab", "split": (0.5, 0.25, 0.25), "targets": ["y"]}
+    path = write(labs, "smiles,y,lab")
+    divided = 0
+    for seed in range(5):
+        config = {**settings, "feature_columns": inputs, "split_seed": seed}
+        report = _check(path, **config)
+        splits = load(DataConfig(table=path, **config), OGB).splits
+        places = {name for name, part in splits.items() for row in part if row < 2}
+        found = _found(report, "leak")
+        assert (found.count if found else 0) == count * (len(places) == 2)
+        divided += len(places) == 2
+    assert divided
+
+
 def test_a_column_that_names_a_split_and_is_not_used_is_announced(write):
     rows = [(*row, "train", i if i > 1 else row[-1]) for i, row in enumerate(_split_rows())]
     rows[1] = (*rows[1][:-1], "train")
