@@ -83,7 +83,8 @@ CASES = {
         "forest",
     ),
     "the forest alone": (metrics(**FOREST, blend={"forest_share": 1.0}), 2, "forest"),
-    "improbable": (classes(GOOD, entry(0.3, 0.1, 0.5)), 2, "--uncertainty"),
+    "improbable": (classes(GOOD, entry(0.3, 0.1, 0.5)), 2, "are worse than"),
+    "hardly probable": (classes(GOOD, entry(-0.1, -0.3, 0.1)), 2, "not clearly better than"),
     "too few to compare": (metrics(labelled_test={"y": 19}), 1, "too small to compare"),
 }
 

@@ -167,6 +167,8 @@ def conclusion(metrics: Metrics) -> list[str]:
     names = [_comparable(name, constant) for name in metrics.headlines]
     test, trivial, of_forest = metrics.test, metrics.test_constant, metrics.baseline.test
     unclear = [name for name in names if name in constant and constant[name].low <= 0]
+    loss = constant.get("log_loss")
+    improbable = loss.word if loss is not None and loss.low <= 0 else ""
     sentences = template("molsepnorm.training.results", "conclusion.txt")
     values = sentences.new_context(
         {
@@ -186,7 +188,7 @@ def conclusion(metrics: Metrics) -> list[str]:
             "too_few": not enough,
             "useless": any(constant[name].by <= 0 or count >= _FEW for name in unclear),
             "worse": any(n in forest and forest[n].high < 0 for n in names),
-            "improbable": "log_loss" in constant and constant["log_loss"].low <= 0,
+            "improbable": improbable,
         }
     )
     texts = ("".join(block(values)) for block in sentences.blocks.values())
