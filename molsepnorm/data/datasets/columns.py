@@ -31,7 +31,11 @@ _BETWEEN_LETTERS = re.compile(r"(?<=[^\W\d_])[\s_-]+(?=[^\W\d_])")
 _BOUND = re.compile(r"(>=?|≥|<=?|≤)\s*(.+)")
 _MINUS = "\u2212"  # the sign of mathematics, which Excel and Word may write
 _IDENTIFIER = re.compile(r"(.*[_ -])?(id|cid|name|code)", re.IGNORECASE)
-_BADLY_WRITTEN = rf"[<>≤≥]?=?\s*({WITH_COMMA}|[-+]?[\d.]+\s*%|(.*\s)?\d+:\d\d:\d\d[\d.]*)"
+_BADLY_WRITTEN = (
+    rf"[<>≤≥]?=?\s*({WITH_COMMA}|[-+]?[\d.]+\s*%|(.*\s)?\d+:\d\d:\d\d[\d.]*)"
+    r"|\d*\.\d+\s*[-–]\s*\d*\.\d+|\d{4}-\d\d-\d\d.*"
+)
+"""Quantities that are no numbers: percentages, times, ranges such as 2.2-2.4, and dates."""
 _MAX_CODES = 10  # distinct numbers that may be class codes rather than quantities
 _MIN_SHARE = 0.02
 _MIN_DISTINCT = 5  # numbers, among which one may be far from the others
@@ -216,7 +220,7 @@ class Column:
     @property
     def look_like_classes(self) -> bool:
         """True if there are only words, ten or fewer, or each twice on average, unlike names of
-        molecules, and no numbers written as 1,5, 13% or 1:30:00. Beside a word such as "active"
+        molecules, and no quantities that are written in another way. Beside a word such as "active"
         there is one other word."""
         if self.bounded or self.has_exact or not len(self.bad_rows):
             return False

@@ -501,13 +501,13 @@ def read_classes(
 
 def _negative_first(one: str, other: str) -> tuple[str, str]:
     """Return two classes as negative, positive: "active" is positive, a word that negates the other
-    is negative, and otherwise the first in alphabetical order is negative.
+    is negative, as is - beside +, and otherwise the first in alphabetical order is negative.
 
     >>> _negative_first("active", "decoy"), _negative_first("stable", "unstable")
     (('decoy', 'active'), ('unstable', 'stable'))
     """
     words = word_of(one), word_of(other)
-    known = [YES_NO.get(word, "") for word in words]
+    known = ["1" if word == "+" else YES_NO.get(word, "") for word in words]
     swap = known[0] == "1" or known[1] == "0" or words[1].endswith(words[0])
     return (other, one) if swap else (one, other)
 

@@ -270,7 +270,9 @@ def test_two_words_are_a_binary_target_with_a_positive_class(negative, positive)
     assert values(named) == [[0, 1, None, 0, 1] * 5]
 
 
-@pytest.mark.parametrize("cell", ["0,5", ">1,5", "1.234,5", "13%", "2 days 1:30:00"])
+@pytest.mark.parametrize(
+    "cell", ["0,5", ">1,5", "1.234,5", "13%", "2 days 1:30:00", "2.2-2.4", "2020-01-31"]
+)
 def test_numbers_with_commas_and_other_signs_are_not_guessed_to_be_classes(cell):
     """Nor words beside yes and no. Who says they are classes is believed."""
     for cells in ([cell, re.sub(r"\d", "7", cell, count=1)] * 5, ["maybe", "yes", "no"] * 4):
