@@ -213,8 +213,7 @@ class RunConfig(_Section):
     the network; --no-baseline turns this off."""
     blend: Annotated[Literal["auto", "forest", "none"], "--blend"] = "auto"
     """forest averages the networks with the random forest of the baseline; none does not. auto
-    does on tables of SMILES with up to 100,000 training labels, unless the network reads
-    descriptors without fingerprints (--molecule-features rdkit).
+    does on tables of SMILES with up to 100,000 training labels.
 
     The validation split chooses the weight of the forest: near 1/2 for few molecules, 0 if several
     hundred show no gain. Prediction is faster without a forest."""
