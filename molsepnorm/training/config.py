@@ -170,11 +170,8 @@ class FinetuneConfig(_Section):
     probe: bool = True
     """Fit the head to the embeddings of the start before the first epoch.
 
-    Training begins with the output weights of a linear regression. A kernel regression on
-    embeddings, feature columns, molecule features and, where they help, fingerprint counts and
-    descriptors is fitted as well (see `molsepnorm.training.probe`), and each epoch is validated as
-    its mean with the network. At the end it is fitted to the embeddings of the trained network, and
-    the validation molecules choose the shares."""
+    Training begins with the output weights of a linear regression. A kernel regression is fitted as
+    well, and becomes a part of the model. See docs/pretraining.md."""
     body_lr: float = Field(1.0, gt=0, le=1)
     """Learning rate of the body as a fraction of optim.lr, the rate of the head."""
 

@@ -268,8 +268,7 @@ class DataConfig(BaseModel):
     duplicates: Annotated[Literal["keep", "mean"], "--duplicates", "Labels"] = "keep"
     """Keep several rows of the same molecule, or merge them into one row with the mean label.
 
-    mean merges the rows before the split. A regression target gets the mean of its transformed
-    labels, and their pooled standard deviation is reported. Classes are kept where they agree."""
+    mean merges the rows before the split, see docs/assays.md."""
     feature_columns: Annotated[_Names, "--feature-columns"] = []
     """Columns that are inputs, such as a temperature or an assay, separated by commas.
 
@@ -284,9 +283,7 @@ class DataConfig(BaseModel):
     """Another table, of any molecules, and its targets, such as screen.csv:log2fc,active; may be
     repeated. A model of them is trained first, and its predictions are inputs.
 
-    In YAML, a mapping from files to lists of targets. The settings on how the table is written
-    (data.smiles_column, data.decimal, …), data.missing_values and data.standardize hold for these
-    files, too. Prediction needs SMILES only, see docs/auxiliary.md."""
+    In YAML, a mapping from files to lists of targets. See docs/auxiliary.md."""
     molecule_features: Annotated[
         list[Literal["morgan", "rdkit"]], BeforeValidator(_ordered), "--molecule-features"
     ] = []
@@ -298,10 +295,9 @@ class DataConfig(BaseModel):
     standardize: Annotated[Level, "--standardize"] = "none"
     """How far structures are standardised by RDKit: none, salts, parent or tautomer.
 
-    salts keeps the largest fragment, after RDKit's cleanup of functional groups, charges and bonds
-    to metals. parent also removes charges. tautomer also chooses RDKit's canonical tautomer, which
-    takes up to seconds for a molecule. The model keeps the setting and applies it to all SMILES
-    that it reads. Molecules that RDKit cannot standardise are invalid."""
+    salts keeps the largest fragment, parent also removes charges, and tautomer also chooses RDKit's
+    canonical tautomer. The model keeps the setting and applies it to all SMILES that it reads. See
+    docs/assays.md."""
     on_invalid: Annotated[Literal["skip", "fail"], "--on-invalid"] = "skip"
     """Skip and report invalid SMILES, or fail."""
 
@@ -320,15 +316,12 @@ class DataConfig(BaseModel):
     """How molecules are split: at random, by Bemis–Murcko scaffold, by similarity, or by time.
 
     Rows of the same molecule (without SMILES, of the same graph) are in one split, unless the
-    split is by time. stratified is random, with the same share of each class in all splits; of
-    several targets with classes, of each combination of classes. scaffold keeps each scaffold in
-    one split: common scaffolds are used for training, the others are assigned at random.
-    scaffold-ogb assigns whole scaffolds from the most to the least common, whatever the seed, as
-    OGB did; it treats stereoisomers of a scaffold as different scaffolds, which is its only
-    difference from DeepChem's scaffold split. butina is like scaffold, with clusters of similar
-    molecules instead of scaffolds: the Tanimoto distance of their Morgan fingerprints (radius 2,
-    2,048 bits) from the centre of the cluster is at most 0.6. time trains on the oldest rows and
-    tests on the newest ones, by data.time_column."""
+    split is by time. stratified is random, with the same share of each class, or combination of
+    classes, in all splits. scaffold and butina use common scaffolds, or large clusters, for
+    training, and assign the others at random. scaffold-ogb assigns scaffolds from the most to the
+    least common, whatever the seed, as OGB did; it treats stereoisomers of a scaffold as different
+    scaffolds, which is its only difference from DeepChem's scaffold split. time needs
+    data.time_column. See docs/training.md."""
     split_seed: Annotated[int, "--split-seed", "Split"] = Field(0, ge=0, le=MAX_SEED)
     """Random seed for the split."""
     split_by: Annotated[str | None, "--split-by", "Split"] = None
