@@ -113,13 +113,14 @@ def check(
 
 def _given(ctx: click.Context) -> dict[str, str]:
     """Return the options of the data that the user gave, as in a command; a flag's value is ""."""
+    from molsepnorm.tasks.inputs import names_text
+
     given = {}
     for param in ctx.command.params:
         value = ctx.params.get(param.name or "")
         if getattr(param, "heading", None) not in (None, "Output") and value is not None:
-            if isinstance(value, list):  # see `column_names`
-                value = ",".join(f'"{name}"' if "," in name else name for name in value)
-            given[param.opts[0]] = "" if isinstance(value, bool) else str(value)
+            text = names_text(value) if isinstance(value, list) else str(value)
+            given[param.opts[0]] = "" if isinstance(value, bool) else text
     return given
 
 

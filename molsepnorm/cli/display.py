@@ -23,6 +23,7 @@ from molsepnorm.data.datasets import SPLITS, Dataset
 from molsepnorm.errors import counted
 from molsepnorm.files.writing import clear_errors
 from molsepnorm.model import PropertyModel
+from molsepnorm.tasks.inputs import names_text
 from molsepnorm.tasks.metrics import between, signed, significant
 from molsepnorm.training.callback import Callback, EpochRecord, TrainingResult
 from molsepnorm.training.comparing.ablation import Ablation
@@ -246,7 +247,7 @@ class TrainingDisplay(_Display):
             self.console.print(f"Model: {composition(model, epochs)}.")
             molecules = "--input new.csv" if model.inputs.names else "--smiles CCO"
             if model.inputs.names and self._column != "smiles":
-                molecules += f" --smiles-column {shlex.quote(self._column)}"
+                molecules += f" --smiles-column {shlex.quote(names_text([self._column]))}"
             use = f"Predict: molsepnorm predict --model {name} {molecules}"
         if metrics and folder is not None and (report := RunFolder(folder).report).exists():
             self.console.print(f"Report: {report}")

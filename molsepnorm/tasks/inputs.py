@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import combinations, zip_longest
@@ -86,6 +86,15 @@ def column_names(text: str) -> list[str]:
     except csv.Error:  # such as a line break in a name
         names = []
     return [name.strip() for name in names if name.strip()] or [text]
+
+
+def names_text(names: Iterable[str]) -> str:
+    """Return the text that `column_names` splits into these names.
+
+    >>> names_text(["solute", "IC50, total"])
+    'solute,"IC50, total"'
+    """
+    return ",".join(f'"{name}"' if "," in name else name for name in names)
 
 
 def with_further_molecules(settings: dict[str, Any]) -> dict[str, Any]:

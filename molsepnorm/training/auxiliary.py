@@ -120,7 +120,7 @@ def _keys(dataset: Dataset) -> np.ndarray:  # object (G,)
 
 def _load(config: TrainConfig, path: Path, targets: Sequence[str]) -> Dataset:
     data = config.data
-    same = {name: getattr(data, name) for name in (*_OF_FILES, "featurizer", "standardize")}
+    same = data.model_dump(mode="json", include={*_OF_FILES, "featurizer", "standardize"})
     own = DataConfig(table=path, targets=[*targets], split=None, **same)
     table = datasets.load(own, encoding(config), for_training=False)
     for target in table.targets:

@@ -23,6 +23,7 @@ from molsepnorm.model.parts import NetworkPart
 from molsepnorm.nn.config import FROM_DATA
 from molsepnorm.nn.parts import BIAS, INTERACTIONS, WEIGHT, in_head
 from molsepnorm.tasks import Target
+from molsepnorm.tasks.inputs import names_text
 from molsepnorm.training.config import FREE, FinetuneConfig, TrainConfig, other_architecture
 from molsepnorm.training.recipes import architecture
 
@@ -210,7 +211,8 @@ def about_start(
     if inputs.width and inputs != model.inputs:
         kinds = {"morgan": inputs.morgan, "rdkit": inputs.descriptors}
         features = ",".join(name for name, read in kinds.items() if read)
-        options = [f"--feature-columns {','.join(inputs.declared)}"] * bool(inputs.names)
+        columns = shlex.quote(names_text(inputs.declared))
+        options = [f"--feature-columns {columns}"] * bool(inputs.names)
         options += [f"--molecule-features {features}"] * bool(features)
         options += ["the --auxiliary tables"] * bool(inputs.predicted)
         yield (

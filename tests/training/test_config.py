@@ -140,6 +140,7 @@ def test_a_saved_configuration_loads_unchanged(tmp_path):
             {
                 "data.task_type": {"y": "multiclass", "n": "regression"},
                 "data.classes": {"y": ["no", "1e3", "null", "~"]},
+                "data.smiles_column": '"SMILES, canonical",solvent',
                 "data.splits_file": "/elsewhere/splits.json",
                 "data.fold": 3,
                 "optim.class_weight": "balanced",

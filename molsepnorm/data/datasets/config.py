@@ -15,6 +15,7 @@ from pydantic import (
     ConfigDict,
     Field,
     FiniteFloat,
+    field_serializer,
     model_validator,
 )
 
@@ -22,7 +23,7 @@ from molsepnorm.data.tables.formats import ReadOptions
 from molsepnorm.errors import ConfigError
 from molsepnorm.molecules.featurize import SIZES
 from molsepnorm.molecules.featurize.standardize import Level
-from molsepnorm.tasks.inputs import FeatureKind, column_names, with_further_molecules
+from molsepnorm.tasks.inputs import FeatureKind, column_names, names_text, with_further_molecules
 from molsepnorm.tasks.metrics import Kind
 from molsepnorm.tasks.transforms import NO_TRANSFORM, transform_of
 
@@ -480,6 +481,10 @@ class DataConfig(BaseModel):
     @classmethod
     def _of_further_molecules(cls, values: Any) -> Any:
         return with_further_molecules(values) if isinstance(values, dict) else values
+
+    @field_serializer("smiles_column", when_used="json")
+    def _quoted(self, name: str) -> str:
+        return names_text([name])
 
     @model_validator(mode="after")
     def _check(self) -> DataConfig:

@@ -191,9 +191,8 @@ class Work:
         table[_FILE], table[_ROW] = task.source.name, rows
         numbers = {}
         for name in self.chosen.numbers if self.chosen else ():
-            decimal = (
-                "." if name in library.features else library.reading.decimal
-            )  # as they are read
+            # the numbers of features have points already
+            decimal = "." if name in library.features else library.reading.decimal
             require_clear_points(task.table, name, decimal, task.source.name)
             texts = with_points(table[name], decimal)
             numbers[name] = pd.to_numeric(texts, errors="coerce").astype(np.float64)
