@@ -339,7 +339,11 @@ def ridge_of_targets(features: np.ndarray, task: Task, embedded: Embedded) -> li
 
 
 def _fit(
-    target: Target, solve: Solve, width: int, labels: np.ndarray, weights: np.ndarray
+    target: Target,
+    solve: Callable[[np.ndarray, np.ndarray], LinearModel],
+    width: int,
+    labels: np.ndarray,
+    weights: np.ndarray,
 ) -> LinearModel:
     """Return a model of one target from the molecules that have a label; `solve` takes labels and
     weights of the molecules.
