@@ -34,7 +34,7 @@ from torch import nn  # noqa: E402
 
 from molsepnorm import Graphormer, load_config  # noqa: E402
 from molsepnorm import train as train_run  # noqa: E402
-from molsepnorm.data.batching.collate import GraphTensors  # noqa: E402
+from molsepnorm.data.batching import GraphTensors  # noqa: E402
 from molsepnorm.devices import Precision, autocast  # noqa: E402
 from molsepnorm.doctor import run_checks  # noqa: E402
 from molsepnorm.molecules import featurize  # noqa: E402

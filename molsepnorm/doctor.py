@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from molsepnorm._version import __version__
-from molsepnorm.data.batching.collate import GraphTensors
+from molsepnorm.data.batching import GraphTensors
 from molsepnorm.files.writing import cache_folder
 from molsepnorm.model import encoding_of
 from molsepnorm.molecules.encodings import encode

@@ -7,7 +7,7 @@ import json
 
 import torch
 
-from molsepnorm.data.batching.collate import GraphTensors
+from molsepnorm.data.batching import GraphTensors
 from molsepnorm.files.digests import json_digest
 from molsepnorm.model import PropertyModel
 from molsepnorm.molecules import featurize

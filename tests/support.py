@@ -15,7 +15,7 @@ import torch
 from rdkit import Chem
 from torch import nn
 
-from molsepnorm.data.batching.collate import GraphTensors
+from molsepnorm.data.batching import GraphTensors
 from molsepnorm.data.datasets import Dataset, zinc
 from molsepnorm.data.datasets.labels import Labels
 from molsepnorm.model import PropertyModel, encoding_of, weights_digest

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from rdkit import Chem, rdBase
 
-from molsepnorm.data.batching.collate import GraphTensors
+from molsepnorm.data.batching import GraphTensors
 from molsepnorm.data.store import GraphStore
 from molsepnorm.model import PropertyModel, encoding_of
 from molsepnorm.molecules import featurize

@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from molsepnorm.data import datasets as sources
-from molsepnorm.data.batching.collate import GraphTensors
+from molsepnorm.data.batching import GraphTensors
 from molsepnorm.data.datasets import DataConfig
 from molsepnorm.model import PropertyModel
 from molsepnorm.molecules.encodings import EncodingSpec

@@ -20,7 +20,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from molsepnorm.data.batching.collate import GraphTensors
+from molsepnorm.data.batching import GraphTensors
 from molsepnorm.errors import ConfigError, DataError, MolsepnormError, StorageError
 from molsepnorm.model import encoding_of
 from molsepnorm.molecules import featurize

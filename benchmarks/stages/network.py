@@ -16,7 +16,7 @@ from lower_bounds import matrix_products, padded_groups
 from peers import PeerMissing, hf_graphormer
 from torch import Tensor, nn
 
-from molsepnorm.data.batching.collate import GraphTensors
+from molsepnorm.data.batching import GraphTensors
 from molsepnorm.molecules import featurize
 from molsepnorm.molecules.encodings import encode
 from molsepnorm.nn import Graphormer, GraphormerConfig

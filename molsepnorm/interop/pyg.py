@@ -12,7 +12,7 @@ from torch import Tensor
 from torch_geometric.data import Data
 from torch_geometric.transforms import BaseTransform
 
-from molsepnorm.data.batching.collate import GraphTensors
+from molsepnorm.data.batching import GraphTensors
 from molsepnorm.errors import ConfigError, InvalidMolecule
 from molsepnorm.model import encoding_of
 from molsepnorm.molecules.encodings.encoding import EncodingSpec, encode

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from molsepnorm.data.batching.collate import GraphTensors
+from molsepnorm.data.batching import GraphTensors
 from molsepnorm.devices import Precision
 from molsepnorm.errors import ConfigError, ModelError, counted, prefixed
 from molsepnorm.model.folder import SUPERVISED, read_folder, write_folder

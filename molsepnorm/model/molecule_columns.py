@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from molsepnorm.data.batching.collate import GraphTensors
+from molsepnorm.data.batching import GraphTensors
 from molsepnorm.errors import DataError, InvalidMolecule
 from molsepnorm.model.parts.network import encoding_of, infer
 from molsepnorm.molecules import featurize

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 import torch
 
-from molsepnorm.data.batching.collate import size_sorted_batches
+from molsepnorm.data.batching import size_sorted_batches
 from molsepnorm.errors import ConfigError, InvalidMolecule, require_several
 from molsepnorm.model import ExtraArrays, PropertyModel
 from molsepnorm.model.training_molecules import TrainingMolecules

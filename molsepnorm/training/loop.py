@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from molsepnorm.data.batching.collate import epoch_batches, max_batch_pairs, num_batches
+from molsepnorm.data.batching import epoch_batches, max_batch_pairs, num_batches
 from molsepnorm.devices import threads_of
 from molsepnorm.errors import ConfigError, ModelError
 from molsepnorm.model import PropertyModel

@@ -18,7 +18,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from molsepnorm.data.batching.collate import GraphTensors
+from molsepnorm.data.batching import GraphTensors
 from molsepnorm.errors import ModelError
 from molsepnorm.interop import export
 from molsepnorm.interop.export import (

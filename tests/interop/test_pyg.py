@@ -8,7 +8,7 @@ from torch.utils.data import DataLoader
 from torch_geometric.data import Data
 
 import molsepnorm
-from molsepnorm.data.batching.collate import GraphTensors
+from molsepnorm.data.batching import GraphTensors
 from molsepnorm.errors import ConfigError
 from molsepnorm.interop.pyg import AddShortestPathEncoding, Collate, graphormer_config
 from molsepnorm.model import encoding_of

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.func import functional_call
 
 from hf_graphormer import converted, reference_inputs
-from molsepnorm.data.batching.collate import GraphTensors
+from molsepnorm.data.batching import GraphTensors
 from molsepnorm.model import encoding_of
 from molsepnorm.molecules import featurize
 from molsepnorm.molecules.encodings import encode

@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from molsepnorm.data.batching.collate import GraphTensors
+from molsepnorm.data.batching import GraphTensors
 from molsepnorm.model.parts import network
 from molsepnorm.molecules import featurize
 from molsepnorm.molecules.encodings import EncodingSpec, encode

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from molsepnorm.data.batching.collate import GraphTensors, size_sorted_batches
+from molsepnorm.data.batching import GraphTensors, size_sorted_batches
 from molsepnorm.devices import Precision, autocast, products_in
 from molsepnorm.errors import ConfigError
 from molsepnorm.files.reading import check_types

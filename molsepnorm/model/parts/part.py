@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from molsepnorm.data.batching.collate import GraphTensors
+from molsepnorm.data.batching import GraphTensors
 from molsepnorm.molecules.encodings.encoding import EncodedGraphs
 from molsepnorm.nn.graphormer import Graphormer
 from molsepnorm.tasks import NO_INPUTS, ExtraInputs, Task

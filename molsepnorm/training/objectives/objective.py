@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from molsepnorm.data.batching.collate import GraphTensors, epoch_batches
+from molsepnorm.data.batching import GraphTensors, epoch_batches
 from molsepnorm.data.datasets.dataset import Dataset
 from molsepnorm.errors import ConfigError, DivergedError
 from molsepnorm.model import ExtraArrays, Inputs, PropertyModel

@@ -17,7 +17,7 @@ from molsepnorm.analysis.explanations.masked import (
     explained_scale,
     masked_predictions,
 )
-from molsepnorm.data.batching.collate import GraphTensors
+from molsepnorm.data.batching import GraphTensors
 from molsepnorm.model import ExtraArrays, Inputs, encoding_of
 from molsepnorm.molecules.encodings.encoding import encode
 from molsepnorm.molecules.encodings.paths import GRAPH_TOKEN, PADDING, UNREACHABLE

@@ -22,7 +22,7 @@ from molsepnorm.analysis.geometry import (
 from molsepnorm.analysis.geometry.analysis import ATOMS, TOKEN, load_models
 from molsepnorm.analysis.geometry.figure import draw, write
 from molsepnorm.analysis.geometry.measures import correlate
-from molsepnorm.data.batching.collate import GraphTensors
+from molsepnorm.data.batching import GraphTensors
 from molsepnorm.data.datasets import DataConfig
 from molsepnorm.data.store import GraphStore
 from molsepnorm.errors import ConfigError

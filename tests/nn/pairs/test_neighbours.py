@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from molsepnorm.data.batching.collate import GraphTensors
+from molsepnorm.data.batching import GraphTensors
 from molsepnorm.data.store import GraphStore
 from molsepnorm.model import encoding_of
 from molsepnorm.molecules import featurize

@@ -14,7 +14,7 @@ import torch
 from rdkit import Chem
 
 from molsepnorm.data import datasets
-from molsepnorm.data.batching.collate import GraphTensors
+from molsepnorm.data.batching import GraphTensors
 from molsepnorm.errors import DataError
 from molsepnorm.model import Inputs, PropertyModel, encoding_of
 from molsepnorm.tasks import Task

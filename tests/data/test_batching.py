@@ -11,7 +11,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from molsepnorm.data.batching.collate import (
+from molsepnorm.data.batching import (
     GraphTensors,
     epoch_batches,
     max_batch_pairs,
