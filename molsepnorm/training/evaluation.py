@@ -114,7 +114,9 @@ def select(
         data = data.model_copy(update={"targets": [*model.task.names]})
     run = _run_on(data, folder, model)
     if run is not None:
-        data = run.with_own_splits(load_config(config=run.config).data)
+        data = load_config(config=run.config).data
+        if data.splits_file is not None:  # the original may have changed
+            data = data.model_copy(update={"splits_file": run.splits, "fold": 0})
     elif data.table is not None:
         if folder is not None and split not in (None, "all"):
             raise ConfigError(

@@ -20,7 +20,6 @@ import pandas as pd
 import torch
 
 from molsepnorm._version import __version__
-from molsepnorm.data.datasets.config import DataConfig
 from molsepnorm.data.datasets.dataset import Dataset, Rejected
 from molsepnorm.errors import ConfigError, DataError, ModelError
 from molsepnorm.files import writing
@@ -229,12 +228,6 @@ class RunFolder:
             rejected = pd.DataFrame(entries, columns=list(Rejected._fields))
         self._write_table("rejected.csv", rejected)
         self._write_table("targets.csv", targets_table(dataset))
-
-    def with_own_splits(self, data: DataConfig) -> DataConfig:
-        """Return the data with the run's copy of the splits file, which may have changed."""
-        if data.splits_file is None:
-            return data
-        return data.model_copy(update={"splits_file": self.splits, "fold": 0})
 
     def require_same_data(self, dataset: Dataset, *, splits: bool = True) -> None:
         """Check that the data, and with `splits` their splits, have not changed since the start."""
