@@ -112,9 +112,9 @@ def prepare(
         )
     if leak := model.leak(config.data.dataset, config.finetune.allow_leak):
         warnings.append(f"The scores are too optimistic (finetune.allow_leak): {leak}.")
-    leaked = shared_molecules(dataset, config.data.kept_apart)
-    if leaked:
-        what = "combination" if config.data.kept_apart else "molecule"
+    columns = config.data.leak_columns
+    if leaked := shared_molecules(dataset, columns):
+        what = "combination" if columns else "molecule"
         warnings.append(
             f"{leaked:,} {what}{'s are' if leaked > 1 else ' is'} in more than one split, so "
             "the scores are too optimistic. `molsepnorm data check` lists the rows."

@@ -211,8 +211,8 @@ class TableReport:
 def check_table(scan: Scan) -> TableReport:
     """Return the report of a scanned table.
 
-    Two rows are the same molecule if their canonical SMILES are equal. Labels of one conflict if
-    classes differ, or numbers differ by more than a millionth of their column's standard deviation.
+    Rows with the same canonical SMILES are one molecule. Its labels conflict if classes differ, or
+    numbers by more than a millionth of their column's standard deviation.
     """
     labels = scan.labels.values[scan.readable].T, scan.exact[scan.readable].T
     checks = (_unreadable, _cells, _conflicts, _duplicates, _leaks, _constants)
@@ -333,7 +333,7 @@ def _duplicates(scan: Scan) -> Iterator[Finding]:
 
 
 def _leaks(scan: Scan) -> Iterator[Finding]:
-    every = scan.with_cells(scan.config.kept_apart)
+    every = scan.with_cells(scan.config.leak_columns)
     inside = {name: every.loc[rows].unique() for name, rows in scan.parts.items()}
     groups, shared = [], set()
     for one, other in combinations(inside, 2):
@@ -343,7 +343,7 @@ def _leaks(scan: Scan) -> Iterator[Finding]:
             rows = rows[every.loc[rows] == both[0]]
             groups.append(_group(scan, f"{one} and {other}", rows, len(both)))
             shared.update(both.tolist())
-    # splits that are drawn, but for those by time, keep the rows of a molecule
+    # splits that are drawn, but for those by time or by a column, keep the rows of a molecule
     what = f"train/test leakage ({split_name(scan.config)})"
     text = " in more than one split; the scores would be too optimistic"
     yield from _found("leak", True, groups, what, "molecule", text, len(shared))
@@ -373,9 +373,10 @@ def _decades(scan: Scan) -> Iterator[Finding]:
         if target.kind != "regression" or name in scan.config.transform or np.isnan(exact).all():
             continue
         low, high = np.nanmin(exact), np.nanmax(exact)
-        is_molar = bool(unit_in(name) and _MOLAR.search(name)) or scan.labels.factors is not None
+        in_nanomolar = scan.labels.factors is not None
+        is_molar = in_nanomolar or (unit_in(name) and _MOLAR.search(name))
         scale = "pic50" if is_molar else "log10"
-        transform = scale if scan.labels.factors is None else f"{scale}:nM"
+        transform = f"{scale}:nM" if in_nanomolar else scale
         is_free = f"{name}_{scale}" not in scan.frame.columns  # of predictions on both scales
         if np.nanmin(labels) > 0 and high >= _RANGE * low and is_free:
             groups.append(Group(f"{name}: {four_digits(low)} to {four_digits(high)}", 1))

@@ -317,12 +317,12 @@ class DataConfig(BaseModel):
     """How molecules are split: at random, by Bemis–Murcko scaffold, by similarity, or by time.
 
     Rows of the same molecule (without SMILES, of the same graph) are in one split, unless the
-    split is by time. stratified is random, with the same share of each class, or combination of
-    classes, in all splits. scaffold and butina use common scaffolds, or large clusters, for
-    training, and assign the others at random. scaffold-ogb assigns scaffolds from the most to the
-    least common, whatever the seed, as OGB did; it treats stereoisomers of a scaffold as different
-    scaffolds, which is its only difference from DeepChem's scaffold split. time needs
-    data.time_column. See docs/training.md."""
+    split is by time or by a column (data.split_by). stratified is random, with the same share of
+    each class, or combination of classes, in all splits. scaffold and butina use common scaffolds,
+    or large clusters, for training, and assign the others at random. scaffold-ogb assigns scaffolds
+    from the most to the least common, whatever the seed, as OGB did; it treats stereoisomers of a
+    scaffold as different scaffolds, which is its only difference from DeepChem's scaffold split.
+    time needs data.time_column. See docs/training.md."""
     split_seed: Annotated[int, "--split-seed", "Split"] = Field(0, ge=0, le=MAX_SEED)
     """Random seed for the split."""
     split_by: Annotated[str | None, "--split-by", "Split"] = None
@@ -427,9 +427,9 @@ class DataConfig(BaseModel):
         return [name for name, kind in self.features.items() if kind == "molecule"]
 
     @property
-    def kept_apart(self) -> list[str]:
-        """Further molecules, and the inputs by which rows are split: a molecule may be in two
-        splits if its cells of these columns differ."""
+    def leak_columns(self) -> list[str]:
+        """Further molecules, and the inputs by which rows are split. If rows of a molecule differ
+        in these columns, they may be in different splits."""
         by = self.features if self.split_by == NONE else self.kept_together
         return [name for name in self.features if name in self.molecules or name in by]
 

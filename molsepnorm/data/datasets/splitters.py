@@ -396,8 +396,8 @@ def read_times(
         return np.where(present & finite, numbers, np.nan), np.flatnonzero(present & ~finite)
     if time_format is None and finite[present].all():
         filled = cells[present]
-        years, open_ = filled.str.fullmatch(_YEAR_FIRST), filled.str.fullmatch(_OPEN_ORDER)
-        if (years | open_).all() and (open_.any() or filled.str.len().nunique() > 1):
+        years, unclear = filled.str.fullmatch(_YEAR_FIRST), filled.str.fullmatch(_OPEN_ORDER)
+        if (years | unclear).all() and (unclear.any() or filled.str.len().nunique() > 1):
             return np.full(len(cells), np.nan), np.flatnonzero(present)
         return np.where(present, numbers, np.nan), np.empty(0, dtype=np.int64)
     dates = cells.where(present)

@@ -83,8 +83,8 @@ def refit_networks(
     for part, fit in zip(networks, fits, strict=True):
         dataset = _of_target(examples.dataset, fit.target)
         dataset = replace(dataset, splits={**dataset.splits, "train": refit_rows(dataset.splits)})
-        known = config, model, part, kernel, replace(examples, dataset=dataset), fit, callback
-        with _from_start(*known) as trainer:
+        every = replace(examples, dataset=dataset)
+        with _from_start(config, model, part, kernel, every, fit, callback) as trainer:
             network = trainer.train_for(fit.epochs)
         if network is None:
             return None
