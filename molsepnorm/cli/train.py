@@ -158,11 +158,8 @@ def pretrain(
     """
     config = None
     if resume is None:
-        from molsepnorm.training.recipes import config_folder
-
         if not files:
             raise click.UsageError("name the molecules: --data FILE")
-        options["config"] = options["config"] or config_folder() / "pretrain.yaml"
         sources: dict[str, Any] = {"data.structures": [str(file) for file in files]}
         if teacher is not None:
             sources |= {"objective.teacher": 1.0, "objective.teacher_vectors": str(teacher)}

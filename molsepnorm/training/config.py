@@ -401,8 +401,6 @@ def _explain(error: Any, where: Path | str) -> str:
     name = ".".join(path)
     if error["type"] in ("extra_forbidden", "unexpected_keyword_argument"):
         return f"{where}: unknown setting '{name}'. {did_you_mean(path[-1], _known(path[:-1]))}"
-    if error["type"] == "missing" and name == "data":
-        return "no data: name a data set (--dataset zinc) or a table (--data FILE.csv)"
     message = error["msg"].removeprefix("Value error, ")
     message = message if len(message) <= 600 else f"{message[:600]} …"  # it may quote a long value
     got = "" if isinstance(error["input"], dict) else f"; got {shown(error['input'])}"

@@ -17,7 +17,7 @@ from molsepnorm.tasks import require_same_order, with_text_names
 from molsepnorm.tasks.inputs import FeatureKind
 from molsepnorm.training.callback import Callback, TrainingResult
 from molsepnorm.training.config import TrainConfig
-from molsepnorm.training.recipes import encoding, load_config, table_recipe
+from molsepnorm.training.recipes import encoding, load_config
 from molsepnorm.training.run import train_on
 
 
@@ -122,7 +122,6 @@ def loaded(
     if features is not None:
         fixed["data.feature_columns"] = [_declared(name, features[name]) for name in features]
         features = {without_kind(name): features[name] for name in features}
-    config = table_recipe(overrides, preset) if config is None else config
     overrides = {"data.on_invalid": "fail", **overrides, **fixed}
     settings = load_config(config=config, preset=preset, overrides=overrides)
     dataset = memory_dataset(

@@ -37,14 +37,14 @@ def load_config(
     preset: str | None = None,
     overrides: Mapping[str, Any] | None = None,
 ) -> TrainConfig:
-    """Combine a recipe, a preset and single settings into a configuration.
+    """Combine a recipe, a file, a preset and single settings into a configuration.
 
-    Later arguments override earlier ones.
+    Later ones override earlier ones. The recipe in `configs/` is that of the data: `<name>.yaml` or
+    `ogbg.yaml` for a named set, `table.yaml` for a table, or `scratch.yaml` to train from random
+    weights, and `pretrain.yaml` for structures without labels.
 
     Args:
-        source: name of a data set, or path of a table. Without `config`, its recipe in `configs/`
-            is used: `<name>.yaml`, `ogbg.yaml` for OGB's sets, and for a table `table.yaml`, or
-            `scratch.yaml` to train from random weights.
+        source: name of a data set, or path of a table; by default that of the settings.
         config: a YAML file of settings.
         preset: replace the architecture by that of `configs/<preset>.yaml`: mini, slim or base.
         overrides: single settings by their dotted names.
@@ -68,11 +68,16 @@ def load_config(
             "overrides must be a dictionary of settings, such as {'model.layers': 6}; got "
             f"{shown(overrides)}"
         )
-    content = {} if config is None else read_yaml(Path(config))
+    of_file = {} if config is None else read_yaml(Path(config))
     if source is not None:
-        content = content if config is not None else read_recipe(source, overrides, preset)
-        data = {**content.get("data", {}), "dataset": None, "table": None}
-        content["data"] = data | {"table" if _is_file(source) else "dataset": str(source)}
+        is_file = isinstance(source, Path) or "." in source or "/" in source
+        named = {"dataset": None, "table": None, "table" if is_file else "dataset": str(source)}
+        of_file = {**of_file, "data": {**of_file.get("data", {}), **named}}
+    given = {f"{name}.{key}": each for name in of_file for key, each in of_file[name].items()}
+    content = read_recipe({**given, **overrides}, preset)
+    if "finetune.start" in given:
+        content.pop("finetune", None)
+    content |= {name: {**content.get(name, {}), **section} for name, section in of_file.items()}
     if preset is not None:
         if preset not in _PRESETS:
             raise ConfigError(f"unknown preset '{preset}'. {did_you_mean(preset, _PRESETS)}")
@@ -84,22 +89,17 @@ def load_config(
     return result
 
 
-def read_recipe(
-    source: str | Path, overrides: Mapping[str, Any] | None = None, preset: str | None = None
-) -> dict[str, Any]:
-    name = "ogbg" if str(source).startswith("ogbg-") else str(source)
-    path = config_folder() / f"{name}.yaml"
-    if _is_file(source) or not path.is_file():
-        path = table_recipe(overrides or {}, preset)
-    return read_yaml(path)
-
-
-def table_recipe(overrides: Mapping[str, Any], preset: str | None = None) -> Path:
-    """Return the recipe for a table: to fine-tune, or to train from random weights."""
-    start = overrides.get("finetune.start")
-    chosen = preset is not None or any(is_architecture(str(name)) for name in overrides)
-    scratch = str(start) == NO_START or (start is None and chosen)
-    return config_folder() / ("scratch.yaml" if scratch else "table.yaml")
+def read_recipe(settings: Mapping[str, Any], preset: str | None = None) -> dict[str, Any]:
+    """Return the recipe for the data that settings name."""
+    dataset = settings.get("data.dataset")
+    name = "ogbg" if str(dataset).startswith("ogbg-") else str(dataset)
+    if settings.get("data.structures"):
+        name = "pretrain"
+    elif dataset not in datasets.NAMES:
+        chosen = preset is not None or any(is_architecture(str(key)) for key in settings)
+        start = settings.get("finetune.start", NO_START if chosen else "that of the recipe")
+        name = "scratch" if start is None or str(start) == NO_START else "table"
+    return read_yaml(config_folder() / f"{name}.yaml")
 
 
 def config_folder() -> Path:
@@ -147,10 +147,6 @@ def parse_yaml(text: str) -> Any:
         raise ValueError(f"{where}{error.problem}") from None
     except Exception as error:  # PyYAML raises many kinds, for example for the date 2024-13-45
         raise ValueError(" ".join(str(error).split())) from None
-
-
-def _is_file(source: str | Path) -> bool:
-    return isinstance(source, Path) or "." in source or "/" in source
 
 
 def architecture(config: TrainConfig) -> GraphormerConfig:

@@ -88,7 +88,7 @@ def test_json_is_valid_if_a_score_is_undefined(tmp_path):
 
 BAD = [
     (2, "No such command 'trian'", "trian"),
-    (2, "name a data set", "train"),
+    (2, "name one source", "train"),
     (1, "no such file", "train --data none.csv"),
     (1, "line 4: RDKit cannot read 'C1CC'", "train --data bad.csv --on-invalid fail"),
     (2, "exists and is not empty", "train --data {made}/data.csv -o {made}/run"),

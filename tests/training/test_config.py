@@ -50,7 +50,7 @@ def test_every_recipe_loads(path):
         ("optim.decay", "step", "optim.decay: .*'linear', 'cosine' or 'constant'; got 'step'"),
         ("data.split", [0.7, 0.2, 0.1], "data.split is for tables: zinc has its own"),
         ("data.featurizer", "ecfp", "data.featurizer: unknown featuriser 'ecfp'. Known: ogb"),
-        ("data.table", "x.csv", r"name one source: data.dataset \(such as zinc\) or data.table"),
+        ("data.table", "x.csv", "name one source: a data set"),
         ("model.width", 30, "model.width must be a multiple of model.heads.*Try width=32"),
         ("run.epochs", True, "run.epochs is a number; got True"),
         ("optim.lrr", 1, r"unknown setting 'optim.lrr'. Did you mean 'lr'\? Known: class_weight"),
@@ -91,6 +91,16 @@ def test_later_arguments_override_earlier_ones(tmp_path):
     assert (everything.optim.lr, everything.run.epochs) == (0.25, 7)
 
 
+@pytest.mark.parametrize("source", ["my.csv", "zinc", "ogbg-molhiv"])
+def test_a_file_changes_only_the_settings_that_it_names(tmp_path, source):
+    path = _write(tmp_path, "run: {epochs: 7}\n")
+    changed = load_config(source, config=path)
+    assert changed == load_config(source, overrides={"run.epochs": 7})
+    pairs = _write(tmp_path, "model: {layers: 2}\nfinetune: {start: none}\n")
+    other = {"model.layers": 2, "finetune.start": "none"}
+    assert load_config(source, config=pairs) == load_config(source, overrides=other)
+
+
 def test_1e_3_is_a_number(tmp_path):
     """PyYAML reads 1e-3 as a text."""
     path = _write(tmp_path, "data: {dataset: zinc}\noptim: {lr: 1e-3, ema: null, clip_norm: ~}\n")
@@ -115,9 +125,11 @@ def test_a_network_too_large_for_memory_is_refused():
 )
 def test_a_source_is_a_name_or_a_file(source, dataset, table):
     """A path is a file even if a data set has its name."""
-    data = load_config(source).data
-    assert data.dataset == dataset
-    assert (data.table and str(data.table)) == table
+    config = load_config(source)
+    assert config.data.dataset == dataset
+    assert (config.data.table and str(config.data.table)) == table
+    setting = "data.dataset" if table is None else "data.table"
+    assert load_config(overrides={setting: dataset or table}) == config
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -173,7 +185,7 @@ def test_a_saved_configuration_works_from_any_folder(tmp_path, monkeypatch):
         ("optim: [", "mine.yaml is not valid YAML: "),
         ("- a\n- b\n", "mine.yaml must have sections with settings.*Sections: data, model, "),
         ("data: {dataset: zinc}\noptimiser: {lr: 1}", "unknown setting 'optimiser'.*'optim'"),
-        ("", "no data: name a data set"),
+        ("", "name one source: a data set"),
         (b"data: {table: \xe9.csv}", "mine.yaml is not valid YAML"),
         ("!!python/object/apply:os.system [ls]", "line 1, column 1: could not determine"),
         (None, "cannot read .*mine.yaml: there is no such file"),
@@ -194,6 +206,7 @@ def test_a_malformed_file_gives_a_clear_error(tmp_path, text, message):
         ({}, None, "molsepnorm-assays"),
         ({"run.epochs": 3, "model.dropout": 0.1}, None, "molsepnorm-assays"),
         ({"finetune.start": "none"}, None, None),
+        ({"finetune.start": None}, None, None),
         ({"model.layers": 2}, None, None),
         ({"data.featurizer": "zinc"}, None, None),
         ({}, "slim", None),

@@ -498,7 +498,7 @@ class DataConfig(BaseModel):
         named = (self.dataset is not None, self.table is not None, bool(self.structures))
         yield (
             sum(named) + self.in_memory != 1,
-            "name one source: data.dataset (such as zinc) or data.table (a file); files of "
+            "name one source: a data set (--dataset zinc) or a table (--data FILE.csv); files of "
             "molecules without labels are data.structures",
         )
         for name, field in type(self).model_fields.items():

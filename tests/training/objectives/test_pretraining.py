@@ -34,12 +34,11 @@ NETWORK = {
     "model.layers": 2,
     "model.heads": 2,
     "model.max_path_length": 3,
-    "model.init": "xavier",
+    "model.readout": "token",
     "model.dropout": 0.1,
     "optim.lr": 3e-3,
     "run.batch_size": 16,
     "run.epochs": 3,
-    "objective.name": "pretraining",
 }
 ALL = {"teacher": 1.5, "descriptors": 1.0}
 
@@ -60,18 +59,17 @@ def configure(tmp_path):
     """`configure(molecules, settings)`: a small run on a file of so many molecules."""
 
     def make(molecules: int, settings: dict) -> object:
-        path, empty = tmp_path / "molecules.csv", tmp_path / "empty.yaml"
+        path = tmp_path / "molecules.csv"
         ends = ("O", "N", "C(=O)O", "c1ccccc1", "C1CC1", "F", "C#N", "Cl", "N(C)C", "S")
         middles = ("", "O", "C(C)", "C=C", "N", "C(=O)", "S", "C(F)", "c1ccc(cc1)", "C1CC(C1)")
         with open(path, "w", newline="") as file:
             rows = [[f"{'C' * n}{m}C{end}"] for n in (1, 2) for m in middles for end in ends]
             csv.writer(file).writerows([["smiles"], *rows[:molecules]])
-        empty.write_text("")
         if settings.get("objective.teacher"):
             write_vectors(tmp_path / "vectors.parquet", [row[0] for row in rows[:molecules]])
             settings = {**settings, "objective.teacher_vectors": str(tmp_path / "vectors.parquet")}
         source = {"data.structures": [str(path)]}
-        return load_config(config=empty, overrides={**source, **NETWORK, **settings})
+        return load_config(overrides={**source, **NETWORK, **settings})
 
     return make
 
