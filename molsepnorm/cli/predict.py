@@ -95,7 +95,7 @@ def predict(
         with _opened(output) as out:
             count, failed = predict_rows(predictor, rows, out, digits=digits, overwrite=overwrite)
     if output or failed:
-        sources.report(count, failed, output, "predicted")
+        sources.report(count, failed, f" to {output}" if output else "", "predicted")
 
 
 class _Terminal(io.TextIOBase):
@@ -138,7 +138,7 @@ def embed(model_folder: Path, molecules: sources.Molecules, output: Path, atoms:
         from molsepnorm.predict import embed_rows
 
         rows, failed = embed_rows(predictor, molecules.rows(predictor), output, atoms=atoms)
-    sources.report(rows, failed, output, "embedded")
+    sources.report(rows, failed, f" to {output}", "embedded")
 
 
 @cli.command()
@@ -192,7 +192,7 @@ def explain(
         name = model_folder.name or str(model_folder)
         files.write_explanations(explained, output, name, chosen)
     failed = sum(each.error is not None for each in explained)
-    sources.report(len(explained), failed, output, "explained", "the reasons there")
+    sources.report(len(explained), failed, f" to {output}", "explained", "the reasons there")
 
 
 @cli.command()
@@ -264,11 +264,8 @@ def screen(
         with _display(chosen["top"]) as show:
             wanted = ScreenOptions(options, **chosen)
             result = screen_library(predictor, inputs, output, wanted, show)
-    rejected = ""
-    if result.rejected:
-        rejected = f"; {result.rejected:,} could not be predicted, see {output / 'rejected'}"
-    place = output / ("parts" if chosen["top"] is None else "top.csv")
-    say(f"{counted(result.rows, 'row')}, {result.kept:,} kept in {place}{rejected}", err=True)
+    kept = f", {result.kept:,} kept in {output / ('parts' if chosen['top'] is None else 'top.csv')}"
+    sources.report(result.rows, result.rejected, kept, "predicted", output / "rejected")
 
 
 @contextmanager
@@ -380,10 +377,9 @@ def suggest(
         rows = molecules.rows(predictor)
         done = choose(predictor, rows, output, goals=wished, **numbers)
     say(f"Ranked by {done.ranked_by}", err=True)
+    chosen = f", {done.chosen:,} chosen in {output}"
     known = f"; {done.measured:,} measured already and left out" if done.measured else ""
-    failed = f"; {done.failed:,} could not be predicted, see {done.rejected}" if done.failed else ""
-    counts = f"{counted(done.rows, 'candidate')}, {done.chosen:,} chosen in {output}"
-    say(f"{counts}{known}{failed}", err=True)
+    sources.report(done.rows, done.failed, chosen + known, "predicted", done.rejected)
 
 
 def _simulate(

@@ -252,10 +252,9 @@ def refuse_repeated(folders: Sequence[Path]) -> None:
 
 
 def report(
-    rows: int, failed: int, output: Path | None, done: str, where: str = "the column error"
+    rows: int, failed: int, written: str, done: str, where: object = "the column error"
 ) -> None:
-    """Say how many rows were written and failed, or raise a `DataError` if all failed."""
-    written = f" to {output}" if output else ""
+    """Say what of the rows was written and how many failed, or raise a `DataError` if all did."""
     if rows == failed > 0:
         raise DataError(f"{counted(rows, 'row')}{written}, and none could be {done}: see {where}")
     failures = f"; {failed:,} could not be {done}, see {where}" if failed else ""

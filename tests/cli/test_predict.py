@@ -141,6 +141,8 @@ def test_a_table_in_which_all_rows_fail_is_an_error(refused, workspace, tmp_path
     message = f"2 rows to {written}, and none could be {done}: see the column error"
     assert refused(*given, code=1) == message
     assert written.read_text().count("whitespace inside 'Compound") == 2
+    screen = ("screen", *given[1:5], "--output", tmp_path / "screen")
+    assert "none could be predicted" in refused(*screen, code=1)
 
 
 # --- streams --------------------------------------------------------------------------------------
