@@ -26,6 +26,7 @@ from molsepnorm.data.tables.formats import row_word
 from molsepnorm.errors import InvalidMolecule, counted
 from molsepnorm.molecules.encodings.encoding import EncodingSpec
 from molsepnorm.molecules.featurize.standardize import LEVELS, Level, protomer_key, standardized
+from molsepnorm.tasks.inputs import WITH_COMMA
 from molsepnorm.tasks.metrics import four_digits
 from molsepnorm.tasks.summary import TargetSummary
 from molsepnorm.tasks.transforms import unit_in
@@ -289,6 +290,8 @@ def _cells(scan: Scan) -> Iterator[Finding]:
     text = ". Training would stop with an error; --fix empties them"
     if any(map(_WITH_UNIT.fullmatch, cells)):
         text += ". Some cells have a unit: convert them to the unit of the column first"
+    if scan.config.decimal is None and any(re.fullmatch(WITH_COMMA, cell) for cell in cells):
+        text += ". If their commas are decimal marks: --decimal ,"
     yield from _found("invalid-labels", True, groups, "invalid labels", "cell", text)
 
 

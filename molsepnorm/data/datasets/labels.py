@@ -219,7 +219,7 @@ def about_features(table: Columns) -> list[str]:
     lines = []
     for name, kind in table.config.features.items():
         cells = table.cells(name)
-        if kind in (None, "number"):
+        if kind != "molecule":
             require_clear_points(table.frame, name, table.config.decimal, table.source)
         column = FeatureColumn.fit(name, cells, partial(table.cell, name=name), kind)
         if kind is None:
