@@ -50,7 +50,7 @@ def run(name: str, split: str, seed: int, epochs: int | None) -> dict[str, Any]:
         data = Path(folder) / "molecules.csv"
         rows = readable_rows(SETS[name])
         rows.to_csv(data, index=False)
-        settings = _settings(name, split, seed) | {"run.baseline": False, "run.threads": 1}
+        settings = _settings(name, split, seed) | {"run.threads": 1}
         settings |= {} if epochs is None else {"run.epochs": epochs}
         result = train(load_config(data, overrides=settings), Path(folder) / "run")
         (splits,) = json.loads((Path(folder) / "run" / "splits.json").read_text())
