@@ -1,14 +1,9 @@
-"""A table is the same data set in every format."""
+"""A table keeps its molecules, labels and splits; other formats are compared with a CSV in
+tests/data/datasets/test_ways_to_write.py."""
 
 from __future__ import annotations
 
-import gzip
-from pathlib import Path
-
 import numpy as np
-import pandas as pd
-import pytest
-from rdkit import Chem
 
 from molsepnorm import load_config
 from molsepnorm.data import datasets
@@ -19,31 +14,8 @@ from support import of_targets
 from .conftest import TARGETS
 
 
-def write(rows: pd.DataFrame, path: Path) -> Path:
-    """Write the rows in the format of the file's name."""
-    if path.suffix == ".parquet":
-        rows.to_parquet(path, index=False)
-    elif path.suffix == ".xlsx":
-        rows.to_excel(path, index=False)
-    elif path.suffix == ".sdf":
-        with Chem.SDWriter(str(path)) as writer:
-            for row in rows.to_dict("records"):
-                mol = Chem.MolFromSmiles(row.pop("smiles"))
-                for name, value in row.items():
-                    mol.SetProp(name, "" if pd.isna(value) else str(value))
-                writer.write(mol)
-    else:
-        separator = "\t" if ".tsv" in path.name else ","
-        text = rows.to_csv(index=False, sep=separator)
-        content = text.encode("utf-16" if "utf16" in path.name else "utf-8")
-        path.write_bytes(gzip.compress(content) if path.suffix == ".gz" else content)
-    return path
-
-
-@pytest.mark.parametrize("name", ["a.csv", "a.csv.gz", "a.tsv", "a.parquet", "a.xlsx", "a.sdf"])
-def test_a_format(table, tmp_path, golden, name):
-    path = write(pd.read_csv(table), tmp_path / name)
-    config = load_config(str(path), overrides={"data.targets": TARGETS.split(",")})
+def test_a_table(table, golden):
+    config = load_config(str(table), overrides={"data.targets": TARGETS.split(",")})
     found = datasets.load(config.data, encoding_of(architecture(config)))
     assert of_targets(found, "kind") == ("regression", "binary")
     labels = np.asarray(found.labels, dtype=np.float64)
