@@ -30,9 +30,9 @@ from molsepnorm.training.probe.kernel import fit_kernel, fit_linear
 from molsepnorm.training.run_folder import checkpoint
 from molsepnorm.training.run_folder.checkpoint import Progress, tensors_under
 from molsepnorm.training.run_folder.folder import RunFolder
-from molsepnorm.training.step import TrainStep, estimate_statistics, learning_rate
+from molsepnorm.training.step import TrainStep, batch_norms, estimate_statistics, learning_rate
 
-_SAMPLE = 1024  # molecules, enough for accurate batch-norm statistics
+_SAMPLE = 1024  # molecules of batch-norm statistics before the last epoch
 
 
 class Schedule:
@@ -50,10 +50,11 @@ class Schedule:
         """Return the molecules of each step of an epoch, of all processes."""
         return self._batches(self.graphs, np.random.default_rng((self.run.seed, epoch)))
 
-    def statistics_batches(self) -> list[np.ndarray]:
-        """Return batches for `estimate_statistics`, whatever the seed of the run."""
+    def statistics_batches(self, sample: int | None = None) -> list[np.ndarray]:
+        """Return batches for `estimate_statistics`, whatever the seed of the run: of all molecules,
+        or of a sample of them."""
         rng = np.random.default_rng(0)
-        return self._batches(rng.permutation(self.graphs)[:_SAMPLE], rng)
+        return self._batches(rng.permutation(self.graphs)[:sample], rng)
 
     def _batches(self, graphs: np.ndarray, rng: np.random.Generator) -> list[np.ndarray]:
         run = self.run
@@ -96,7 +97,7 @@ class Trainer:
         self.graphs = self.examples.graphs
         self.schedule = Schedule(config.run, train, self.graphs.sizes, world.size)
         if new_targets:
-            self._estimate_statistics(self.network)
+            self.network.eval()
             fit_linear(model, self.examples, train, new_targets)
             probe = probe or fit_kernel(model, self.examples, train, prepared.inputs)
         self.probe = probe
@@ -193,7 +194,7 @@ class Trainer:
             self.progress.epoch_seconds += time.perf_counter() - started
         self._collect()
         network = self.trained_objective().network
-        self._estimate_statistics(network)
+        self._set_statistics(network)
         return network.eval()
 
     def _finished(self) -> bool:
@@ -223,6 +224,9 @@ class Trainer:
         """Take a step on each batch, and yield the number of its molecules."""
         progress = self.progress
         self.objective.train()
+        if self.config.finetune.start is not None:
+            for norm in batch_norms(self.objective):
+                norm.eval()
         for batch in batches:
             self.step(batch, self._learning_rate(progress.step), progress.step)
             progress.step += 1
@@ -251,11 +255,18 @@ class Trainer:
     def validate(self) -> tuple[float, dict[str, float]]:
         """Return loss and scores of the validation split, with new batch-norm statistics."""
         objective = self.trained_objective()
-        self._estimate_statistics(objective.network)
+        last = self.progress.epoch >= self.progress.epochs
+        self._set_statistics(objective.network, None if last else _SAMPLE)
         return objective.eval().validate(self.dataset.splits["val"], self.world)
 
-    def _estimate_statistics(self, network: Graphormer) -> None:
-        shares = (self.world.share(b, min_size=1) for b in self.schedule.statistics_batches())
+    def _set_statistics(self, network: Graphormer, sample: int | None = None) -> None:
+        """Estimate the batch-norm statistics, or keep those of the model that training started
+        from."""
+        network.eval()
+        if self.config.finetune.start is not None:
+            return
+        batches = self.schedule.statistics_batches(sample)
+        shares = (self.world.share(batch, min_size=1) for batch in batches)
         groups = self.config.run.max_groups
         estimate_statistics(network, (self.graphs.cut(share, groups) for share in shares))
 

@@ -121,6 +121,10 @@ class TrainStep:
         self.totals += torch.stack([loss_sum.detach(), count])
 
 
+def batch_norms(network: nn.Module) -> list[_BatchNorm]:
+    return [module for module in network.modules() if isinstance(module, _BatchNorm)]
+
+
 @torch.no_grad()
 def estimate_statistics(network: nn.Module, batches: Iterable[GraphBatch]) -> None:
     """Replace the running statistics of every batch norm by their mean over training batches.
@@ -129,7 +133,7 @@ def estimate_statistics(network: nn.Module, batches: Iterable[GraphBatch]) -> No
     off, and the network is left in evaluation mode.
     """
     network.eval()
-    norms = [module for module in network.modules() if isinstance(module, _BatchNorm)]
+    norms = batch_norms(network)
     if not norms:
         return
     momenta = [norm.momentum for norm in norms]

@@ -58,6 +58,17 @@ def test_no_learning_rate_gives_the_predictions_of_the_start(configure, start, t
     assert _equal(result.model.network.state_dict(), model.network.state_dict())
 
 
+def test_batch_norms_keep_the_statistics_of_the_start(configure, trained, tmp_path):
+    """Those of a small table differ, and the embeddings would no longer be those of the start."""
+    start = trained({"model.norm": "sep-rms-bn"}).folder
+    settings = {"finetune.start": str(start), "data.split_seed": 3}
+    new = train(configure(settings), tmp_path / "run").model.network
+    old = PropertyModel.from_pretrained(start).network
+    assert "running_var" in " ".join(dict(old.named_buffers()))
+    assert _equal(dict(new.named_buffers()), dict(old.named_buffers()))
+    assert not _equal(new.state_dict(), old.state_dict())
+
+
 def test_predictions_stay_the_same_under_another_standardisation(configure, start, tmp_path):
     """The output weights are rescaled to the mean and deviation of the new labels."""
     settings = {"finetune.start": str(start), **NO_CHANGE}
