@@ -10,7 +10,7 @@ import hashlib
 import json
 import zlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import chain, pairwise
 from pathlib import Path
@@ -95,6 +95,18 @@ class TrainingMolecules:
         )
         arrays = self.fingerprints[rows], self.labels[rows], self.bounds[rows]
         return TrainingMolecules(smiles, *arrays, dict(zip(self.further, further, strict=True)))
+
+    def filled(self) -> TrainingMolecules:
+        """Return the molecules; a label that a row lacks is the first one of the other rows with
+        the same molecule and further ones."""
+        labels, bounds = self.labels.copy(), self.bounds.copy()
+        keys = [*zip(self.smiles, *self.further.values(), strict=True)]
+        for i, column in enumerate(self.labels.T):
+            first = {keys[row]: row for row in np.flatnonzero(np.isfinite(column))[::-1]}
+            rows = np.flatnonzero(np.isnan(column))
+            found = np.array([first.get(keys[row], row) for row in rows], dtype=np.int64)
+            labels[rows, i], bounds[rows, i] = column[found], self.bounds[found, i]
+        return replace(self, labels=labels, bounds=bounds)
 
     def holds(self, smiles: Sequence[str], level: Level) -> np.ndarray:
         """Return which of n molecules are among these, bool (n,), whatever their spelling. The

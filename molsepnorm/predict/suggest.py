@@ -174,8 +174,8 @@ class Acquisition:
         If none fulfils the others, the value is the probability that a candidate does (Gelbart,
         Snoek and Adams, "Bayesian optimization with unknown constraints", UAI 2014).
         """
-        known = model.training_molecules()
-        labels, bounds = known.labels.copy(), known.bounds.copy()
+        known = model.training_molecules().filled()
+        labels, bounds = known.labels, known.bounds
         for i, target in enumerate(model.task.targets):
             if (transform := target.transformation) is not None:
                 labels[:, i] = transform.forward(labels[:, i])
@@ -313,7 +313,7 @@ def suggest(
         raise ConfigError(
             "suggest needs Predictor(…, level=0.9, domain=True), exploit from 0 to 1 and a count"
         )
-    value, known = Acquisition.of(model, goals), model.training_molecules()
+    value, known = Acquisition.of(model, goals), model.training_molecules().filled()
     labels = known.labels[:, [goal.target for goal in goals]]
     measured = known.some(np.flatnonzero(np.isfinite(labels).all(axis=1)))
     columns = predictor.columns

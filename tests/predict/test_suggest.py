@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -188,6 +190,18 @@ def test_the_table_has_new_molecules_once_in_order_of_choice(predictor, tmp_path
     assert found["acquisition"].to_numpy() == pytest.approx(value, rel=1e-4)
     done, found, _ = chosen(predictor, tmp_path / "batch.csv", table, exploit=1.0)
     assert found["acquisition"].to_numpy() == pytest.approx(np.sort(value)[::-1][:4], rel=1e-4)
+
+
+def test_labels_of_several_rows_belong_to_one_molecule(model, tmp_path):
+    smiles, nan = ("CCO", KNOWN[1], "CCO", KNOWN[3]), np.nan
+    labels = np.array([[5, nan, 1, 1], [9, 1000, 1, 0], [nan, 50, 1, 0], [1, nan, 1, 0]])
+    known = TrainingMolecules(smiles, packed_morgan(smiles), labels, 0 * BOUNDS)
+    several = Predictor(replace(model, structures=(known,)), level=0.9, domain=True)
+    goals = goals_of(model, {"y": "max"}, maximum={"ic50_nM": "60"})
+    assert Acquisition.of(several.model, goals).goals[0].best == 5
+    done, found, _ = chosen(several, tmp_path / "batch.csv", candidates(), goals=goals)
+    assert done.measured == 3  # CCO, OCC and phenol
+    assert "OCC" not in {*found["smiles"]}
 
 
 def test_only_the_best_candidates_are_kept(predictor, tmp_path, monkeypatch):
