@@ -28,6 +28,7 @@ import torch
 
 from molsepnorm.data import datasets
 from molsepnorm.data.datasets import DataConfig, Dataset
+from molsepnorm.data.datasets.config import NONE
 from molsepnorm.errors import ConfigError, DataError, counted, listed, prefixed
 from molsepnorm.files.tables import free_name
 from molsepnorm.model import Inputs, PropertyModel
@@ -121,6 +122,8 @@ def _keys(dataset: Dataset) -> np.ndarray:  # object (G,)
 def _load(config: TrainConfig, path: Path, targets: Sequence[str]) -> Dataset:
     data = config.data
     same = data.model_dump(mode="json", include={*_OF_FILES, "featurizer", "standardize"})
+    for name in ("relation_column", "unit_column"):  # columns are those of the main table
+        same[name] = NONE if getattr(data, name) == NONE else None
     own = DataConfig(table=path, targets=[*targets], split=None, **same)
     table = datasets.load(own, encoding(config), for_training=False)
     for target in table.targets:

@@ -168,6 +168,8 @@ def test_bad_tables_are_refused(configure, settings, tmp_path, table):
     few = write_rows(tmp_path / "few.csv", ["smiles", "fold"], ["CCCCCCCCC", 1], ["CCCCCCCCCCN", 2])
     words = [["C" * n, "abc"[n % 3]] for n in range(1, 40)]
     classes = write_rows(tmp_path / "classes.csv", ["smiles", "word"], *words)
+    both = [[*row.values(), ("nM", "uM")[n % 2]] for n, row in enumerate(rows_of(screen))]
+    units = write_rows(tmp_path / "units.csv", ["smiles", "fold", "hit", "noise", "unit"], *both)
     cases: list[tuple[object, type[MolsepnormError], str]] = [
         ([f"{screen}:gold"], ConfigError, "gold"),
         ([f"{few}:fold"], DataError, "few.csv"),
@@ -176,10 +178,12 @@ def test_bad_tables_are_refused(configure, settings, tmp_path, table):
         ([f"{screen}:fold", f"{screen}:hit"], ConfigError, "once"),
         ([f"{screen}:fold,fold"], ConfigError, "once"),
         (["screen"], ConfigError, "FILE:TARGETS"),
+        ([f"{units}:fold"], DataError, "--unit-column none"),
     ]
     for value, kind, words_of in cases:
         with pytest.raises(kind, match=words_of):
             prepared(configure({**settings, "data.auxiliary": value}))
+    prepared(configure({**settings, "data.auxiliary": value, "data.unit_column": "none"}))
     with pytest.raises(ConfigError, match="pre-trained"):
         prepared(configure({"data.auxiliary": settings["data.auxiliary"]}))
 
