@@ -137,8 +137,8 @@ class Predictor:
         for part, table in self.predicted(self.rows(smiles, columns)):
             tables.append(table)
             texts += [row[0] for row in part]
-        frame = pd.concat(tables, ignore_index=True)
-        frame.insert(0, "smiles", pd.Series(texts, dtype=object))
+        column = pd.Series(texts, dtype=object, name="smiles")
+        frame = pd.concat([column, pd.concat(tables, ignore_index=True)], axis=1)
         if isinstance(smiles, pd.Series):
             frame.index = smiles.index
         return frame
