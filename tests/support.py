@@ -6,13 +6,16 @@ from __future__ import annotations
 import json
 import random
 from dataclasses import asdict
+from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
+import networkx as nx
 import numpy as np
 import pytest
 import torch
-from rdkit import Chem
+from rdkit import Chem, DataStructs
+from rdkit.Chem import rdFingerprintGenerator
 from torch import nn
 
 from molsepnorm.data.batching import GraphTensors
@@ -22,6 +25,7 @@ from molsepnorm.model import PropertyModel, encoding_of, weights_digest
 from molsepnorm.molecules.encodings import encode
 from molsepnorm.molecules.molecule import MolGraph
 from molsepnorm.nn import GraphBatch, Graphormer, GraphormerConfig
+from molsepnorm.predict import Predictor
 from molsepnorm.pretrained.card import CARD, EndPoint, ModelCard, Score, Source
 from molsepnorm.tasks import Target, Task
 from molsepnorm.tasks.metrics import resampled_scores
@@ -66,6 +70,11 @@ def tiny_model(*targets: Target, seed: int = 0, **parts: Any) -> PropertyModel:
     return PropertyModel.of(network, "zinc", task, **parts)
 
 
+def predicted(model: PropertyModel, smiles: list[str]) -> np.ndarray:  # (n, T)
+    """The predicted values of each molecule."""
+    return np.array([list(each.values.values()) for each in Predictor(model).predict(smiles)])
+
+
 def batch_of(graphs: list[MolGraph], config: GraphormerConfig, max_groups: int = 1) -> GraphBatch:
     """The molecules as a batch for a network of this architecture."""
     encoded = encode(graphs, encoding_of(config))
@@ -81,6 +90,17 @@ def renumbered(graph: MolGraph, rng: np.random.Generator) -> MolGraph:
     bonds = rng.permuted(new[graph.bonds], axis=1)[order]
     bonds, bond_features = bonds.astype(np.int32), graph.bond_features[order]
     return MolGraph(atoms, bonds, bond_features, graph.features)
+
+
+def same_graph(one: MolGraph, other: MolGraph) -> bool:
+    """Whether two graphs are equal but for the order of their atoms and bonds."""
+    both = nx.Graph(), nx.Graph()
+    for graph, found in zip((one, other), both, strict=True):
+        for atom, features in enumerate(graph.atom_features.tolist()):
+            found.add_node(atom, features=features)
+        for ends, features in zip(graph.bonds, graph.bond_features.tolist(), strict=True):
+            found.add_edge(*ends, features=features)
+    return nx.is_isomorphic(*both, node_match=dict.__eq__, edge_match=dict.__eq__)
 
 
 def spelling(smiles: str, seed: int) -> str:
@@ -102,6 +122,16 @@ def with_marks(smiles: str, seed: int, mapped: bool) -> str:
         else:
             atom.SetIsotope(2 * atom.GetAtomicNum() + 1)
     return Chem.MolToSmiles(mol, canonical=False)
+
+
+def similarities(smiles: list[str], others: list[str]) -> np.ndarray:  # (n, m)
+    """The Tanimoto similarity of each molecule to each of the others, by RDKit."""
+    generator = rdFingerprintGenerator.GetMorganGenerator(radius=2, fpSize=2048)
+    one, other = (
+        [generator.GetFingerprint(Chem.MolFromSmiles(text)) for text in texts]
+        for texts in (smiles, others)
+    )
+    return np.array([DataStructs.BulkTanimotoSimilarity(each, other) for each in one])
 
 
 REASON = "its labels are computed from descriptors that the model has learnt"
@@ -186,6 +216,28 @@ def write_card(folder: Path, *targets: str, **others: Any) -> ModelCard:
     )
     (folder / CARD).write_text(json.dumps(asdict(card)), encoding="utf-8")
     return card
+
+
+class Page(HTMLParser):
+    """The tags, the attributes and the text of an HTML page."""
+
+    def __init__(self, html: str) -> None:
+        super().__init__()
+        self.tags: list[str] = []
+        self.attributes: list[tuple[str, str | None]] = []
+        self.texts: list[str] = []
+        self.feed(html)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        self.attributes += attrs
+
+    def handle_data(self, data: str) -> None:
+        self.texts.append(data)
+
+    @property
+    def text(self) -> str:
+        return " ".join("".join(self.texts).split())
 
 
 def set_zinc_sizes(monkeypatch: pytest.MonkeyPatch, sizes: tuple[int, int, int]) -> None:

@@ -7,8 +7,6 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 import pytest
-from rdkit import Chem, DataStructs
-from rdkit.Chem import rdFingerprintGenerator
 
 from molsepnorm.errors import ConfigError, ModelError
 from molsepnorm.model import PropertyModel
@@ -20,7 +18,7 @@ from molsepnorm.predict import uncertainty as module
 from molsepnorm.predict.encode import EncodedRows
 from molsepnorm.tasks import ExtraInputs, FeatureColumn, Target
 from molsepnorm.tasks.domain import GRID, Domain
-from support import tiny_model
+from support import similarities, tiny_model
 
 KNOWN = ("CCO", "c1ccccc1O", "CC(=O)Nc1ccc(O)cc1", "CCCCCC")
 TARGETS = (
@@ -52,11 +50,6 @@ def table(predictor, smiles, path, **options) -> pd.DataFrame:
 def test_the_columns_are_those_of_the_nearest_training_molecule(model, tmp_path):
     """By RDKit, one pair after the other; the labels are those of the table. Each target has a
     nearest molecule with a label, because one target lacks labels of others."""
-    generator = rdFingerprintGenerator.GetMorganGenerator(radius=2, fpSize=2048)
-
-    def fingerprint(text):
-        return generator.GetFingerprint(Chem.MolFromSmiles(text))
-
     found = table(Predictor(model, domain=True), QUERIES, tmp_path / "out.csv")
     added = ["similarity", "in_domain", "nearest_smiles"]
     of_target = ("expected_error", "nearest", "similarity", "nearest_smiles")
@@ -67,9 +60,7 @@ def test_the_columns_are_those_of_the_nearest_training_molecule(model, tmp_path)
         if text == "C1CC":
             assert cells == [""] * 15 and "unclosed ring" in found["error"][row]
             continue
-        each = np.array(
-            [DataStructs.TanimotoSimilarity(fingerprint(text), fingerprint(one)) for one in KNOWN]
-        )
+        (each,) = similarities([text], KNOWN)
         if not each.any():  # it is like none of them
             expected = ["0", "no", "", "2", "", "0", "", "", "", "0", "", "0.25", "", "0", ""]
             assert cells == expected

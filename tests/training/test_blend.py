@@ -12,13 +12,12 @@ import molsepnorm
 from molsepnorm.model import PropertyModel, join
 from molsepnorm.model.parts import Forest, NetworkPart
 from molsepnorm.nn import Graphormer, GraphormerConfig
-from molsepnorm.predict import Predictor
 from molsepnorm.tasks import NO_INPUTS, Loss, Target, Task
 from molsepnorm.training import Callback, evaluate, load_config, train
 from molsepnorm.training.completing import baseline
 from molsepnorm.training.completing.baseline import forest_inputs
 from runs import LABELS, forest_arrays, rows_of
-from support import Recorder
+from support import Recorder, predicted
 
 SETTINGS = {"run.epochs": 1, "run.blend": "forest"}
 
@@ -29,10 +28,6 @@ READS = forest_inputs(NO_INPUTS)
 
 def has_warning(seen, text):
     return any(text in warning for warning in seen.warnings)
-
-
-def predicted(model: PropertyModel, smiles: list[str]) -> np.ndarray:
-    return np.array([list(each.values.values()) for each in Predictor(model).predict(smiles)])
 
 
 def test_a_blend_is_the_mean_with_the_smallest_validation_loss(with_columns, tmp_path, monkeypatch):

@@ -16,13 +16,10 @@ from molsepnorm.predict import Predictor
 from molsepnorm.tasks import ExtraInputs, FeatureColumn, Target, Task
 from molsepnorm.training import Callback, evaluate, load_config, train
 from runs import outcome
+from support import predicted
 
 SMILES = ["CCO", "c1ccccc1O", "CC(=O)O", "CCCl"]
 SHORT = {"run.epochs": 1}
-
-
-def predicted(model: PropertyModel, smiles=SMILES) -> np.ndarray:
-    return np.array([list(each.values.values()) for each in Predictor(model).predict(smiles)])
 
 
 BOTH = {"data.targets": ["y", "active"], **SHORT}
@@ -36,8 +33,8 @@ def test_a_joined_model_predicts_the_weighted_mean(trained):
     assert len({model.task.targets[0].mean for model in models}) == 2
     joined = join([join(models, [1, 3]), models[0]])
     assert joined.weights.tolist() == [[0.625] * 2, [0.375] * 2]
-    expected = np.average([predicted(model) for model in models], axis=0, weights=[5, 3])
-    np.testing.assert_allclose(predicted(joined), expected, rtol=1e-4, atol=1e-6)
+    expected = np.average([predicted(model, SMILES) for model in models], axis=0, weights=[5, 3])
+    np.testing.assert_allclose(predicted(joined, SMILES), expected, rtol=1e-4, atol=1e-6)
 
 
 def test_joining_copies_the_networks_and_keeps_their_exclusions(trained):
@@ -45,10 +42,10 @@ def test_joining_copies_the_networks_and_keeps_their_exclusions(trained):
     two = dataclasses.replace(two, excludes={"zinc": "why"})
     joined = join([one, two])
     assert joined.excludes == {"zinc": "why"}
-    before = predicted(one)
+    before = predicted(one, SMILES)
     for parameter in joined.network.parameters():
         parameter.data.zero_()
-    np.testing.assert_array_equal(predicted(one), before)
+    np.testing.assert_array_equal(predicted(one, SMILES), before)
 
 
 def test_models_that_differ_are_not_joined(trained):
@@ -114,7 +111,7 @@ def test_members_equal_runs_with_their_seeds(configure, trained, tmp_path):
         alone = trained({**SHORT, "run.seed": seed})
         models.append(alone.model)
         assert outcome(alone.folder) == outcome(tmp_path / "run" / "members" / f"{number}")
-    np.testing.assert_array_equal(predicted(result.model), predicted(join(models)))
+    np.testing.assert_array_equal(predicted(result.model, SMILES), predicted(join(models), SMILES))
     assert result.finished and len(result.metrics["members"]) == 2
     assert result.metrics["seed"] == 5
     assert result.metrics == json.loads((tmp_path / "run" / "metrics.json").read_text())
@@ -149,7 +146,7 @@ def test_a_stopped_ensemble_resumes_exactly(configure, trained, tmp_path):
     resumed = train(None, tmp_path / "parts", resume=True, callback=Spy())
     assert resumed.finished and seen == [1]
     assert resumed.metrics["test"] == whole.metrics["test"]
-    np.testing.assert_array_equal(predicted(resumed.model), predicted(whole.model))
+    np.testing.assert_array_equal(predicted(resumed.model, SMILES), predicted(whole.model, SMILES))
     assert first.metrics["test"] == whole.metrics["members"][0]["test"]
     again = train(None, tmp_path / "parts", resume=True)
     assert again.metrics == resumed.metrics

@@ -12,7 +12,6 @@ import torch
 from molsepnorm.model import PropertyModel
 from molsepnorm.model.parts import Forest, KernelPart, NetworkPart
 from molsepnorm.molecules.featurize.descriptors import COUNTS, PAIRS
-from molsepnorm.predict import Predictor
 from molsepnorm.tasks.calibration import Intervals
 from molsepnorm.training import evaluate, load_config, train
 from molsepnorm.training.completing import baseline, complete, networks
@@ -22,6 +21,7 @@ from molsepnorm.training.probe import kernel as probe
 from molsepnorm.training.probe.kernel import kernel_regression
 from molsepnorm.training.scoring import refit_rows
 from runs import LABELS, forest_arrays, outcome, rows_of, split_rows, stop_at
+from support import predicted
 
 CONSTANT = {"optim.warmup": 0, "optim.decay": "constant"}
 
@@ -47,8 +47,7 @@ def settings(other_target):
 
 
 def predictions(model: PropertyModel, rows: list[dict[str, str]]) -> np.ndarray:
-    found = Predictor(model).predict([row["smiles"] for row in rows])
-    return np.array([each.values["y"] for each in found])
+    return predicted(model, [row["smiles"] for row in rows])[:, 0]
 
 
 def kernels(model: PropertyModel) -> list[KernelPart]:
@@ -130,9 +129,7 @@ def test_the_kernel_regression_is_that_of_all_these_molecules(with_columns, sett
     one, two = (PropertyModel.from_pretrained(tmp_path / name) for name in ("first", "second"))
     assert len(kernels(one)[0].regression.centers) == len(rows["train"]) + len(rows["val"])
     smiles = ["CCO", "CCCCN", "Oc1ccccc1", "CCCC(=O)O"]
-    found, expected = (
-        [each.values["y"] for each in Predictor(model).predict(smiles)] for model in (one, two)
-    )
+    found, expected = (predicted(model, smiles) for model in (one, two))
     np.testing.assert_allclose(found, expected, rtol=1e-3, atol=1e-3)
 
 

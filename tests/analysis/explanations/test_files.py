@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
-from html.parser import HTMLParser
 
 import pytest
 
@@ -19,6 +18,7 @@ from molsepnorm.analysis.explanations.files import (
     write_explanations,
 )
 from molsepnorm.errors import ConfigError
+from support import Page
 
 NAMES = ("y", "ic50_nM", "active", "colour")
 
@@ -28,29 +28,12 @@ def found(plain):
     return explain(plain, [*DRUGS, "<script>alert(1)</script>"], pairs=2)
 
 
-class Reader(HTMLParser):
-    """Collects the tags, the addresses and the text of a page."""
-
-    def __init__(self, text: str) -> None:
-        super().__init__()
-        self.tags: list[str] = []
-        self.addresses: list[str] = []
-        self.text = ""
-        self.feed(text)
-
-    def handle_starttag(self, tag, attrs):
-        self.tags.append(tag)
-        self.addresses += [value for name, value in attrs if name in ("src", "href", "data")]
-
-    def handle_data(self, data):
-        self.text += data
-
-
 def test_a_page_needs_no_script_and_no_network(found):
     text = page(found, NAMES, "runs/x")
-    reader = Reader(text)
+    reader = Page(text)
     assert not {"script", "link", "img", "iframe", "object"} & {*reader.tags}
-    assert reader.addresses == [] and "url(" not in text and "@import" not in text
+    assert not {"src", "href", "data"} & {name for name, _ in reader.attributes}
+    assert "url(" not in text and "@import" not in text
     assert "default-src 'none'; style-src 'unsafe-inline'" in text
     assert "prefers-color-scheme: dark" in text and "width=device-width" in text
 
@@ -65,7 +48,7 @@ def test_every_text_of_a_user_is_escaped(found):
         for scheme, parts in found[0].fragments.items()
     }
     each = replace(found[0], smiles=bad, targets={bad: odd}, fragments=fragments)
-    reader = Reader(page([each, found[-1]], [bad], bad))
+    reader = Page(page([each, found[-1]], [bad], bad))
     assert reader.text.count(bad) >= 6
     assert "<script>alert(1)</script>" in reader.text
     assert "script" not in reader.tags
@@ -73,7 +56,7 @@ def test_every_text_of_a_user_is_escaped(found):
 
 
 def test_a_page_has_all_numbers_of_its_molecules(found):
-    text = Reader(page(found, ["y"], "runs/x")).text
+    text = Page(page(found, ["y"], "runs/x")).text
     for each in found[:-1]:
         of = each.targets["y"]
         assert each.smiles in text and f"{of.value:.4g}" in text and f"{of.base:.4g}" in text
@@ -86,7 +69,7 @@ def test_a_page_has_all_numbers_of_its_molecules(found):
 
 def test_a_further_molecule_has_its_own_drawing_and_numbers(found):
     each = replace(found[0], further={"solvent": [replace(found[6], attention=None)]})
-    reader = Reader(page([each], ["y"], "runs/x"))
+    reader = Page(page([each], ["y"], "runs/x"))
     assert reader.tags.count("svg") == 3  # two of contributions, one of attention
     value, error = found[6].targets["y"].atoms[0], found[6].targets["y"].errors[0]
     assert "solvent" in reader.text and f"{value:+.3g} ± {error:.2g}" in reader.text
@@ -97,7 +80,7 @@ def test_a_further_molecule_has_its_own_drawing_and_numbers(found):
 
 def test_a_page_draws_a_limited_number_of_molecules(found):
     many = [found[6]] * (MAX_DRAWN + 3)
-    reader = Reader(page(many, ["y"], "runs/x"))
+    reader = Page(page(many, ["y"], "runs/x"))
     assert reader.tags.count("svg") == 2 * MAX_DRAWN  # contributions and attention
     assert f"the first {MAX_DRAWN} are drawn" in reader.text
     assert f"{MAX_DRAWN + 3}" in reader.text  # the number of occurrences of methane

@@ -14,8 +14,6 @@ import pandas as pd
 import pytest
 from hypothesis import given, reject
 from hypothesis import strategies as st
-from rdkit import Chem, DataStructs
-from rdkit.Chem import rdFingerprintGenerator
 from rdkit.ML.Cluster import Butina
 
 from molsepnorm.data.datasets import DataConfig, splitters
@@ -29,6 +27,7 @@ from molsepnorm.molecules import fragments
 from molsepnorm.molecules.encodings import EncodingSpec
 from molsepnorm.molecules.featurize.fingerprints import morgan_matrix
 from molsepnorm.tasks import Target
+from support import similarities
 
 TABLE = Path("my.csv")
 TYPES = ("random", "scaffold", "scaffold-ogb")
@@ -337,12 +336,8 @@ def test_ogb_s_own_splits(datasets, name):
 
 
 def by_rdkit(smiles: list[str], max_distance: float) -> list[list[int]]:
-    generator = rdFingerprintGenerator.GetMorganGenerator(radius=2, fpSize=2048)
-    prints = [generator.GetFingerprint(Chem.MolFromSmiles(text)) for text in smiles]
-    distances = []
-    for i, one in enumerate(prints):
-        distances += DataStructs.BulkTanimotoSimilarity(one, prints[:i], returnDistance=True)
-    found = Butina.ClusterData(distances, len(prints), max_distance, isDistData=True)
+    distances = 1 - similarities(smiles, smiles)[np.tril_indices(len(smiles), -1)]
+    found = Butina.ClusterData(distances.tolist(), len(smiles), max_distance, isDistData=True)
     return [list(cluster) for cluster in found]
 
 

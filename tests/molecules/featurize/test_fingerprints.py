@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from rdkit import Chem, DataStructs
+from rdkit import Chem
 from rdkit.Chem import rdFingerprintGenerator
 
 from molsepnorm.molecules.featurize import fingerprints
@@ -18,6 +18,7 @@ from molsepnorm.molecules.featurize.fingerprints import (
     with_one_text,
 )
 from molsepnorm.molecules.featurize.standardize import standardized
+from support import similarities
 
 SMILES = ["CCO", "C[C@H](N)C(=O)O", "c1ccc2[nH]ccc2c1", "[Na+].[Cl-]", "[13CH4]"]
 
@@ -34,13 +35,6 @@ def test_the_bits_are_those_of_rdkit():
 TEXTS = ["CCO", "CCCO", "c1ccccc1O", "CC(=O)Nc1ccc(O)cc1", "Cc1ccccc1", "OCC", "[Na+].[Cl-]"]
 
 
-def rdkit_similarities(texts) -> np.ndarray:
-    """The similarity of each molecule to each, by RDKit."""
-    generator = rdFingerprintGenerator.GetMorganGenerator(radius=2, fpSize=2048)
-    prints = [generator.GetFingerprint(Chem.MolFromSmiles(text)) for text in texts]
-    return np.array([DataStructs.BulkTanimotoSimilarity(each, prints) for each in prints])
-
-
 @pytest.mark.parametrize(
     ("queries", "others", "frequent"), [(256, 4096, 128), (2, 3, 1), (1, 1, 0)]
 )
@@ -48,7 +42,7 @@ def test_the_nearest_molecule_is_that_of_rdkit(monkeypatch, queries, others, fre
     """The first of equally similar ones; also if not all pairs fit into one block."""
     for name, value in (("_QUERIES", queries), ("_OTHERS", others), ("_FREQUENT", frequent)):
         monkeypatch.setattr(fingerprints, name, value)
-    expected, bits = rdkit_similarities(TEXTS), packed_morgan(TEXTS)
+    expected, bits = similarities(TEXTS, TEXTS), packed_morgan(TEXTS)
     matrix = morgan_matrix(TEXTS)
     np.testing.assert_allclose(tanimoto(matrix, matrix), expected)
     index, similarity = nearest(bits, bits[2:])
