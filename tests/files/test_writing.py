@@ -183,20 +183,6 @@ def test_files_of_other_machines_are_kept(tmp_path, tree, monkeypatch):
     assert tree(tmp_path) == {**before, "other": b"1\n"}
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="needs /proc")
-def test_a_link_to_a_pipe_is_written_through(tmp_path):
-    """As /dev/stdout, whose target is pipe:[…]: no path."""
-    reader, writer = os.pipe()
-    link = tmp_path / "out"
-    link.symlink_to(f"/proc/self/fd/{writer}")
-    with open(reader, "rb") as received:
-        with replacing(link) as path:
-            path.write_text("new")
-        os.close(writer)
-        assert received.read() == b"new"
-    assert link.is_symlink() and [*tmp_path.iterdir()] == [link]
-
-
 CELLS = ["\r", "\n", "\r\n", "a\rb", '"', '""', "'", ",", " x ", "\t", "", "a\0b", "NA", "é"]
 
 

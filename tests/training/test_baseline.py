@@ -2,24 +2,18 @@
 
 from __future__ import annotations
 
-import json
-import math
-
 import numpy as np
 import pytest
-from sklearn.ensemble import (
-    ExtraTreesRegressor,
-    HistGradientBoostingRegressor,
-    RandomForestClassifier,
-)
 
 import molsepnorm
+from molsepnorm.model.parts import Forest
 from molsepnorm.molecules import featurize
-from molsepnorm.molecules.featurize.descriptors import FAST_DESCRIPTORS, structure_inputs
+from molsepnorm.tasks import NO_INPUTS
 from molsepnorm.tasks.metrics import draw_resamples
 from molsepnorm.training import train
 from molsepnorm.training.completing import baseline
-from runs import rows_of
+from molsepnorm.training.completing.baseline import forest_inputs
+from runs import forest_arrays, rows_of, split_rows
 from support import Recorder, score
 
 ONE_EPOCH = {"run.epochs": 1, "run.threads": 1, "run.blend": "none"}
@@ -28,43 +22,31 @@ ONE_EPOCH = {"run.epochs": 1, "run.threads": 1, "run.blend": "none"}
 pytestmark = pytest.mark.usefixtures("baselines")
 
 
-def test_scores_are_those_of_scikit_learn(configure, tmp_path, monkeypatch):
-    """It has the training, validation and test rows and the metrics of the network."""
+def test_it_is_the_forest_of_the_training_rows(configure, tmp_path, monkeypatch):
+    """With the validation and test rows and the metrics of the network. model/parts/test_forest.py
+    compares forests with scikit-learn."""
     monkeypatch.setenv("MOLSEPNORM_CACHE", str(tmp_path / "cache"))  # progress without a cache
     config = configure({**ONE_EPOCH, "run.seed": 4, "data.targets": ["y", "active"]})
     seen = Recorder()
-    metrics = train(config, tmp_path / "run", callback=seen).metrics
+    result = train(config, tmp_path / "run", callback=seen)
     assert seen.progress[-1] == (30, 30)
-    rows = rows_of(config.data.table)
-    (splits,) = json.loads((tmp_path / "run" / "splits.json").read_text())
-    smiles = [row["smiles"] for row in rows]
-    features = np.hstack(structure_inputs(smiles, True, FAST_DESCRIPTORS, False)).astype(np.float32)
-    found = metrics["baseline"]
+    rows, splits = rows_of(config.data.table), split_rows(tmp_path / "run")
+    extra = forest_arrays([row["smiles"] for row in rows])
+    cells = [[float(row[name] or "nan") for name in ("y", "active")] for row in rows]
+    labels, used = np.array(cells, np.float32), splits["train"]
+    reads, task = forest_inputs(NO_INPUTS), result.model.task
+    forest = Forest.fit(reads, extra.stacked()[used], labels[used], task, seed=4, trees=12)
+    every, found = forest.values(extra), result.metrics["baseline"]
     assert (found["trees"], found["seconds"] > 0) == (3 + 24, True)
     tested = rows_of(tmp_path / "run" / "predictions_test.csv")
     assert [int(row["line"]) - 2 for row in tested] == splits["test"]
-    for name, metric in (("y", "mae"), ("active", "brier")):
-        labels = np.array([float(row[name] or "nan") for row in rows], np.float32)
-        used = [row for row in splits["train"] if not math.isnan(labels[row])]
-        median = np.nanmedian(features[splits["train"]], axis=0)
-        inputs = np.where(np.isnan(features), median, features)
-        if name == "y":
-            varying = (inputs[used] != np.median(inputs[used], axis=0)).sum(axis=0) >= 5
-            settings = {"max_iter": 24, "learning_rate": 0.3, "min_samples_leaf": 5}
-            settings |= {"max_features": min(100 / varying.sum(), 1.0), "early_stopping": False}
-            boosting = HistGradientBoostingRegressor(random_state=4, **settings)
-            boosting.fit(inputs[used][:, varying], labels[used])
-            forest = ExtraTreesRegressor(3, random_state=4).fit(inputs[used], labels[used])
-            every = (forest.predict(inputs) + boosting.predict(inputs[:, varying])) / 2
-        else:  # weights choose the splits, and the leaves hold one class each
-            weights = np.bincount(labels[used].astype(int))[labels[used].astype(int)] ** -0.5
-            forest = RandomForestClassifier(12, max_features="log2", random_state=4)
-            every = forest.fit(inputs[used], labels[used], weights).predict_proba(inputs)[:, 1]
+    for column, (name, metric) in enumerate((("y", "mae"), ("active", "brier"))):
         for split in ("val", "test"):
-            expected = score(metric, labels[splits[split]], every[splits[split]])
+            own = splits[split]
+            expected = score(metric, labels[own, column], every[own, column])
             assert found[split][metric] == pytest.approx(expected, rel=1e-5)
-        column = [float(row[f"{name}_forest"]) for row in tested]
-        np.testing.assert_allclose(column, every[splits["test"]], rtol=1e-5, atol=1e-6)
+        written = [float(row[f"{name}_forest"]) for row in tested]
+        np.testing.assert_allclose(written, every[splits["test"], column], rtol=1e-5, atol=1e-6)
 
 
 def test_the_difference_is_that_of_the_test_scores(configure, tmp_path):

@@ -1,4 +1,5 @@
-"""The order of atoms, compared with RDKit's on the SMILES itself."""
+"""The order of atoms where hydrogens, isotopes and maps are written. For other SMILES see
+predict/test_embed.py."""
 
 from __future__ import annotations
 
@@ -6,16 +7,10 @@ import numpy as np
 import pytest
 from rdkit import Chem
 
-from molsepnorm.molecules.featurize import Featurizer, get
+from molsepnorm.molecules.featurize import Featurizer
 from molsepnorm.molecules.featurize.atom_order import in_smiles_order
 from molsepnorm.molecules.featurize.smiles import canonical_mol
 from molsepnorm.molecules.molecule import MolGraph
-from support import spelling
-
-MOLECULES = (
-    *("C[C@H](N)C(=O)O", "OC[C@H]1O[C@@H](O)[C@H](O)[C@@H](O)[C@@H]1O", "F/C=C\\Cl", "N#CC1CC1"),
-    *("c1ccc2[nH]ccc2c1", "CC(=O)[O-].C[NH3+]", "O=C(O)[C@@H]1CCCN1C(=O)[C@H](C)CS", "CN->[Pt]"),
-)
 
 
 class _Elements(Featurizer):
@@ -33,37 +28,6 @@ def _graph(mol: Chem.Mol) -> MolGraph:
     bonds = np.array(ends, dtype=np.int32).reshape(-1, 2)
     atoms = [[atom.GetAtomicNum()] for atom in mol.GetAtoms()]
     return MolGraph(np.array(atoms), bonds, np.zeros((len(bonds), 1), dtype=int))
-
-
-def _pairs(graph: MolGraph) -> set[frozenset[int]]:
-    return {frozenset(bond) for bond in graph.bonds.tolist()}
-
-
-@pytest.mark.parametrize("smiles", MOLECULES)
-def test_atoms_are_in_the_order_of_the_smiles(smiles):
-    """Elements and bonds equal those of RDKit's molecule of the same text, for any featuriser."""
-    texts = [smiles, *(spelling(smiles, seed) for seed in range(8))]
-    for text, graph in zip(texts, in_smiles_order(_Elements(), texts), strict=True):
-        expected = _graph(Chem.MolFromSmiles(text))
-        assert graph.atom_features.tolist() == expected.atom_features.tolist()
-        assert _pairs(graph) == _pairs(expected)
-
-
-@pytest.mark.parametrize("name", ["zinc", "ogb"])
-def test_only_the_order_differs_from_the_featurisers_graph(name):
-    """Rows of features are the same, and so are the features at both ends of every bond."""
-    texts = [spelling(smiles, seed) for smiles in MOLECULES[:7] for seed in range(3)]
-    for one, other in zip(get(name).many(texts), in_smiles_order(get(name), texts), strict=True):
-        assert sorted(one.atom_features.tolist()) == sorted(other.atom_features.tolist())
-        assert _described(one) == _described(other)
-
-
-def _described(graph: MolGraph) -> list:
-    rows = graph.atom_features.tolist()
-    ends = ([rows[a], rows[b]] for a, b in graph.bonds.tolist())
-    return sorted(
-        [*sorted(pair), kind] for pair, kind in zip(ends, graph.bond_features.tolist(), strict=True)
-    )
 
 
 @pytest.mark.parametrize(
