@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import re
-import signal
 from pathlib import Path
 
 import numpy as np
@@ -92,28 +90,6 @@ def test_folds_without_a_test_set_print_every_fold_and_the_forest(
     assert f"{significant(forest['mean'])} ± {significant(forest['sd'])}" in table
     monkeypatch.setattr(TrainStep, "__call__", None)
     assert ok(*args) == table
-
-
-def test_the_same_command_continues_a_stopped_benchmark(benchmark, ok, run, tmp_path, monkeypatch):
-    """The current run is saved, and the exit status is the signal's."""
-    number = signal.SIGTERM
-    plain, handlers = TrainStep.__call__, [signal.getsignal(s) for s in (2, 15)]
-
-    def step(self, *planned):
-        if self.config.run.seed == 1:
-            os.kill(os.getpid(), number)
-        return plain(self, *planned)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(TrainStep, "__call__", step)
-        result = run(*benchmark, "--seeds", "0-2")
-    assert result.exit_code == 128 + number
-    assert "Traceback" not in result.output
-    assert [signal.getsignal(s) for s in (2, 15)] == handlers
-    assert _summary(tmp_path)["runs"] == ["seed-0"]
-    assert (tmp_path / "replicates" / "seed-1" / "checkpoints").exists()
-    ok(*benchmark, "--seeds", "0-2")
-    assert _summary(tmp_path)["runs"] == ["seed-0", "seed-1", "seed-2"]
 
 
 @pytest.mark.parametrize(
