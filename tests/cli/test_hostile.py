@@ -46,7 +46,7 @@ def test_hostile_settings_are_refused_without_a_traceback(monkeypatch, tmp_path)
         training, "train", lambda _, folder, **__: TrainingResult(folder, False, None, {})
     )
     pairs = [(key, value) for key in [*_keys(), "", "run", "x.y"] for value in VALUES]
-    for key, value in random.Random(0).sample(pairs, 120):
+    for key, value in random.Random(0).sample(pairs, 60):
         source = ("--data", "x.csv") if key.startswith("data.") else ("--dataset", "zinc")
         setting = f"{key}={value}"
         done = CliRunner().invoke(main, ["train", *source, "-o", "out", "--set", setting])
@@ -60,8 +60,6 @@ def test_hostile_settings_are_refused_without_a_traceback(monkeypatch, tmp_path)
     [
         (["predict", "--model", "m", "--smiles", "C", "--output", ""], "'' is not a path"),
         (["predict", "--model", "m", "--smiles", "C\udce9C"], r"'C\\udce9C' is not in the"),
-        (["train", "--dataset", "zinc", "--seed", str(2**64)], "run.seed: .* less than or equal"),
-        (["train", "--data", "x.csv", "--folds", "1000000"], "data.folds: .* less than or equal"),
         (["\x1b[2Jtrain"], r"No such command '\\x1b\[2Jtrain'"),
         (["train", "--\x1b[2J"], r"No such option '?--\\x1b\[2J"),
         (["data", "check", "\x1b[31m[red]x.csv"], r"\\x1b\[31m\[red\]x.csv"),
