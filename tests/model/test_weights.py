@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-import torch
 from safetensors.torch import save
 
 from model_folders import change_description, small_model
@@ -21,26 +20,11 @@ def test_weights_of_another_architecture_are_refused(tmp_path):
     assert len(str(caught.value).splitlines()) == 1
 
 
-def _zeros(weights):
-    return {name: torch.zeros_like(tensor) for name, tensor in weights.items()}
-
-
-def _swapped(weights):
-    names = [name for name, tensor in weights.items() if tensor.shape == (16, 16)][:2]
-    return {**weights, names[0]: weights[names[1]], names[1]: weights[names[0]]}
-
-
-def _another_seed(weights):
-    return {name: t.contiguous() for name, t in small_model(1).network.state_dict().items()}
-
-
-@pytest.mark.parametrize("other", [_zeros, _swapped, _another_seed])
-def test_other_weights_of_the_same_shapes_are_refused(tmp_path, other):
-    from safetensors.torch import load_file, save_file
-
-    small_model().save_pretrained(tmp_path)
+def test_other_weights_of_the_same_shapes_are_refused(tmp_path):
+    small_model(0).save_pretrained(tmp_path)
+    small_model(1).save_pretrained(tmp_path / "other")
     path = tmp_path / "model.safetensors"
-    save_file(other(load_file(path)), path)
+    path.write_bytes((tmp_path / "other" / "model.safetensors").read_bytes())
     with pytest.raises(
         ModelError,
         match=r"model.safetensors is damaged or belongs to another model \(it does not match",
@@ -49,13 +33,11 @@ def test_other_weights_of_the_same_shapes_are_refused(tmp_path, other):
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf")])
-@pytest.mark.parametrize("tensor", ["head.weight", "layers.0.attention_norm.tok_norm.weight"])
-def test_weights_that_are_not_finite_are_refused(tmp_path, value, tensor):
+def test_weights_that_are_not_finite_are_refused(tmp_path, value):
     """They are neither saved nor, from the file of a faulty program, loaded."""
     model = small_model()
     model.save_pretrained(tmp_path)
-    state = model.network.state_dict()
-    tensor = tensor if tensor in state else next(name for name in state if "norm" in name)
+    state, tensor = model.network.state_dict(), "head.weight"
     state[tensor].view(-1)[0] = value
     path, before = tmp_path / "model.safetensors", (tmp_path / "model.safetensors").read_bytes()
     with pytest.raises(ModelError, match=f"cannot be saved: 1.{tensor} has a number that"):

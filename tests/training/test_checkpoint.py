@@ -93,7 +93,7 @@ def test_a_changed_byte_is_noticed_wherever_it_is(tmp_path, part):
     header = 8 + int.from_bytes(content[:8], "little")
     begin, end = {"length": (0, 8), "header": (8, header), "data": (header, len(content))}[part]
     rng = np.random.default_rng(0)
-    for place in rng.integers(begin, end, 150).tolist():
+    for place in rng.integers(begin, end, 60).tolist():
         changed = bytearray(content)
         changed[place] ^= 1 << int(rng.integers(8))
         path.write_bytes(changed)

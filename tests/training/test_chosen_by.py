@@ -22,8 +22,6 @@ COLUMNS = {
     ("targets", "metric", "wanted"),
     [
         (["y"], None, "rmse"),  # the recipe for tables has squared errors
-        (["a"], None, "roc_auc"),
-        (["c"], None, "accuracy"),
         (["y", "a"], None, "loss"),
         (["y", "z"], "r2", "r2"),
         (["y", "a", "c"], "mcc", "mcc"),

@@ -75,9 +75,7 @@ WORDS = [("red", "green", "blue")[n % 3] for n in range(len(SMILES))]
     ("y", "targets", "expected"),
     [
         (pd.Series(Y, name="logS", index=SMILES), None, {"logS": "regression"}),
-        ([None, *Y[1:]], None, {"y": "regression"}),
         (np.array([Y, Y[::-1]]).T, None, {"y1": "regression", "y2": "regression"}),
-        ([bool(each) for each in YES], None, {"y": "binary"}),
         (
             pd.DataFrame({"n": Y, "colour": pd.Categorical(WORDS), "yes": YES}, index=SMILES),
             ["colour", "yes"],

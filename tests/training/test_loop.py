@@ -162,11 +162,10 @@ def test_a_nan_loss_ends_the_run_at_its_step(configure, tmp_path, monkeypatch, s
         assert PropertyModel.from_pretrained(tmp_path / "run").task.names == ("y",)
 
 
-@pytest.mark.parametrize("count", [5, 30])
-def test_batches_of_two_train_on_any_number_of_molecules(configure, tmp_path, table, count):
+def test_batches_of_two_train_on_an_odd_number_of_molecules(configure, tmp_path, table):
     """No batch has a single molecule, on which a batch norm cannot be trained."""
     lines = table.read_text().splitlines()
-    picked = [line for line in lines[1:] if line.split(",")[1]][:count]
+    picked = [line for line in lines[1:] if line.split(",")[1]][:5]
     table.write_text("\n".join([lines[0], *picked]) + "\n")
     settings = {"data.split": [0.6, 0.2, 0.2], "run.epochs": 1, "run.batch_size": 2}
     assert train(configure(settings), tmp_path / "run").finished

@@ -54,7 +54,7 @@ def watched(monkeypatch):
     return seen
 
 
-@pytest.mark.parametrize("max_pairs", [4, 2000, 1 << 20])
+@pytest.mark.parametrize("max_pairs", [4, 2000])
 def test_the_schedule_counts_every_step(mixed, tmp_path, watched, max_pairs):
     """Epochs may differ in their number of steps; the last step has the final rate."""
     seen = _Steps()

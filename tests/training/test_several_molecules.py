@@ -126,15 +126,6 @@ def test_a_model_learns_from_mixtures(pairs, tmp_path):
     assert "0.5 CCO + 0.5 O" in known and "O" in known and "0.5 O + 0.5 O" not in known
 
 
-def test_labels_have_errors_beside_further_molecules(pairs, tmp_path):
-    rows = rows_of(pairs)
-    cells = [[*row.values(), 0.1 + 0.9 * (number % 2)] for number, row in enumerate(rows)]
-    table = write_rows(tmp_path / "e.csv", [*rows[0], "se"], *cells)
-    settings = {**SETTINGS, "finetune.start": "none", "data.error_column": "se"}
-    metrics = train(load_config(table, overrides=settings), tmp_path / "run").metrics
-    assert metrics["label_errors"]["y"]["unexplained"] > 0
-
-
 def test_the_domain_compares_the_solvents_too(model):
     predictor = Predictor(model, domain=True)
     found = predictor.to_frame(["CCO"] * 3, {"solvent": ["OC", "CCC#N", "FC(F)(F)F"]})

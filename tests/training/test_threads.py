@@ -24,14 +24,13 @@ def test_the_number_of_threads(monkeypatch, configured, environment, cores, expe
     assert threads_of(configured) == expected
 
 
-@pytest.mark.parametrize("settings", [{}, {"run.threads": 1}], ids=str)
-def test_two_runs_are_equal_bit_for_bit(configure, tmp_path, settings, monkeypatch):
+def test_two_runs_are_equal_bit_for_bit(configure, tmp_path, monkeypatch):
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
     with restored_threads():
         torch.set_num_threads(2)
         for name in ("one", "two"):
-            train(configure({**settings, "run.epochs": 1}), tmp_path / name)
+            train(configure({"run.epochs": 1}), tmp_path / name)
             assert torch.get_num_threads() == 2
     assert outcome(tmp_path / "one") == outcome(tmp_path / "two")
     environment = json.loads((tmp_path / "one" / "environment.json").read_text())
-    assert environment["threads"] == settings.get("run.threads", 2)
+    assert environment["threads"] == 2

@@ -183,18 +183,6 @@ def test_a_signal_to_torchrun_stops_all_processes_and_the_run_resumes(two, place
     assert one.read_bytes() == other.read_bytes()
 
 
-def test_an_error_is_printed_once(place: Path, config: TrainConfig) -> None:
-    """Though it occurs in the first process alone."""
-    (place / "full").mkdir()
-    (place / "full" / "file").touch()
-    start = ("-m", "molsepnorm", "train", "--config", place / "config.yaml", "-o", place / "full")
-    done = torchrun(*start)
-    assert done.returncode != 0
-    assert done.stderr.count("Error: ") == done.stderr.count("ChildFailedError: ") + 1
-    assert done.stderr.count("exists and is not empty: choose another folder") == 1
-    assert OURS not in done.stderr
-
-
 def test_processes_never_hang_when_a_training_ends(tmp_path: Path) -> None:
     """Freeing a network must not wait for a thread that waits for Python's lock."""
     (tmp_path / "many.py").write_text(MANY_TRAININGS)
