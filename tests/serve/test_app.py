@@ -158,17 +158,14 @@ def test_alerts_have_atoms_that_a_drawing_marks(client):
 JSON = {"content-type": "application/json"}
 HOSTILE = [
     ("/predict", {"json": {"smiles": ["C"] * 301}}, 413, "up to 300 molecules"),
-    ("/predict", {"json": {"smiles": [1]}}, 422, "smiles.0: Input should be a valid string"),
     ("/predict", {"json": {"smiles": ["C"], "model": "siez"}}, 400, "Did you mean 'size'?"),
     ("/predict", {"content": b"[" * 100_000, "headers": JSON}, 400, "error parsing the body"),
     ("/predict", {"content": rb'{"smiles": ["C", "\ud800"]}', "headers": JSON}, 422, "smiles.1: "),
-    ("/predict", {"content": b"CCO"}, 422, "valid dictionary"),
     ("/api/table?name=a.csv", {"content": b"a,b\n1,2\n"}, 400, "no column 'smiles'"),
     ("/api/table?name=a.csv", {"content": b"x" * 500_001}, 413, "larger than 0.5 MB"),
     ("/api/table?name=a.tsv", {"content": b'"\n"' + b"\tx" * 2000 + b"\nC"}, 413, "2,001 columns"),
     ("/api/table?name=a.csv.gz", {"content": b"\x1f\x8b"}, 400, "not compressed"),
     ("/api/table?name=../../x", {"content": b"C"}, 400, "is accepted as .csv"),
-    ("/api/table?name=a.sdf", {"content": b"\x00\xff" * 50}, 400, ""),
     ("/api/explain", {"json": {"smiles": "C1CC"}}, 400, "unclosed ring"),
     ("/api/explain", {"json": {"smiles": "C" * 81}}, 413, "81 atoms, and the server explains"),
 ]
