@@ -61,6 +61,16 @@ def test_masked_weights_are_1_and_masked_inputs_are_empty():
     assert "The input 'pH' is read as numbers from 0 to 9; 1 empty cell" in dataset.warnings[-1]
 
 
+def test_inputs_may_have_the_names_of_weights_and_errors():
+    """They replace neither; the names of those are free in the table."""
+    numbers = {"weights": np.arange(1.0, 11), "y_error": np.arange(10.0)}
+    given = {"weights": np.full(10, 2.0), "errors": np.full(10, 0.1)}
+    dataset = _dataset(range(10), columns=numbers, features=numbers, **given)
+    assert dataset.weights.tolist() == [2] * 10
+    np.testing.assert_allclose(dataset.errors, 0.1)
+    assert dataset.columns["weights"][:2] == ["1.0", "2.0"]
+
+
 @pytest.mark.parametrize(
     "labels",
     [
