@@ -30,7 +30,11 @@ _SETS = {
     "tox21": "Tox21",
     "molhiv": "molhiv",
 }
-_CLUSTERS = {"CHEMBL214-clusters": "CHEMBL214", "lipo-clusters": "Lipophilicity"}
+_CLUSTERS = {
+    "CHEMBL214-clusters": "CHEMBL214",
+    "lipo-clusters": "Lipophilicity",
+    "ames-clusters": "AMES",
+}
 _RIVALS = {
     "default": "molsepnorm",
     "chemprop": "chemprop",
