@@ -224,7 +224,7 @@ class Trainer:
         """Take a step on each batch, and yield the number of its molecules."""
         progress = self.progress
         self.objective.train()
-        if self.config.finetune.start is not None:
+        if self.config.finetune.start is not None:  # see _set_statistics
             for norm in batch_norms(self.objective):
                 norm.eval()
         for batch in batches:
