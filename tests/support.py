@@ -93,7 +93,7 @@ def renumbered(graph: MolGraph, rng: np.random.Generator) -> MolGraph:
 
 
 def same_graph(one: MolGraph, other: MolGraph) -> bool:
-    """Whether two graphs are equal but for the order of their atoms and bonds."""
+    """Return whether two graphs are equal but for the order of their atoms and bonds."""
     both = nx.Graph(), nx.Graph()
     for graph, found in zip((one, other), both, strict=True):
         for atom, features in enumerate(graph.atom_features.tolist()):

@@ -107,6 +107,8 @@ class Trainer:
             model = both if run.epochs or run.budget else probe
         self.model = model
         self.objective = make_objective(config, model, self.examples)
+        # whose statistics stay those of the model that training started from
+        self._kept_norms = batch_norms(self.objective) if config.finetune.start else []
         self.step = TrainStep(config, self.objective, world)
         torch.set_num_threads(threads_of(config.run.threads))
         self.progress = Progress()
@@ -224,9 +226,8 @@ class Trainer:
         """Take a step on each batch, and yield the number of its molecules."""
         progress = self.progress
         self.objective.train()
-        if self.config.finetune.start is not None:  # see _set_statistics
-            for norm in batch_norms(self.objective):
-                norm.eval()
+        for norm in self._kept_norms:
+            norm.eval()
         for batch in batches:
             self.step(batch, self._learning_rate(progress.step), progress.step)
             progress.step += 1
@@ -253,22 +254,19 @@ class Trainer:
         return self.objective if average is None else average.module
 
     def validate(self) -> tuple[float, dict[str, float]]:
-        """Return loss and scores of the validation split, with new batch-norm statistics."""
+        """Return loss and scores of the validation split, with current batch-norm statistics."""
         objective = self.trained_objective()
         last = self.progress.epoch >= self.progress.epochs
         self._set_statistics(objective.network, None if last else _SAMPLE)
         return objective.eval().validate(self.dataset.splits["val"], self.world)
 
     def _set_statistics(self, network: Graphormer, sample: int | None = None) -> None:
-        """Estimate the batch-norm statistics, or keep those of the model that training started
-        from."""
-        network.eval()
-        if self.config.finetune.start is not None:
-            return
-        batches = self.schedule.statistics_batches(sample)
-        shares = (self.world.share(batch, min_size=1) for batch in batches)
-        groups = self.config.run.max_groups
-        estimate_statistics(network, (self.graphs.cut(share, groups) for share in shares))
+        """Estimate the batch-norm statistics from training molecules, unless they are kept."""
+        if not self._kept_norms:
+            batches = self.schedule.statistics_batches(sample)
+            shares = (self.world.share(batch, min_size=1) for batch in batches)
+            groups = self.config.run.max_groups
+            estimate_statistics(network, (self.graphs.cut(share, groups) for share in shares))
 
     def _end_epoch(self, val_loss: float, scores: dict[str, float]) -> bool:
         """Keep the model and write the history; return whether a callback stopped the run."""

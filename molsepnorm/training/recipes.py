@@ -71,8 +71,8 @@ def load_config(
     of_file = {} if config is None else read_yaml(Path(config))
     if source is not None:
         is_file = isinstance(source, Path) or "." in source or "/" in source
-        named = {"dataset": None, "table": None, "table" if is_file else "dataset": str(source)}
-        of_file = {**of_file, "data": {**of_file.get("data", {}), **named}}
+        named, other = ("table", "dataset") if is_file else ("dataset", "table")
+        of_file = with_settings(of_file, {f"data.{named}": str(source), f"data.{other}": None})
     given = {f"{name}.{key}": each for name in of_file for key, each in of_file[name].items()}
     content = read_recipe({**given, **overrides}, preset)
     if "finetune.start" in given:

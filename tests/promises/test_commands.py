@@ -127,7 +127,7 @@ def test_share(molsepnorm, run, unknown, tmp_path):
 
 
 def test_export(molsepnorm, tmp_path, golden):
-    """Of a small model: PyTorch's exporter takes minutes for that of the default recipe."""
+    """The model is small, because PyTorch's exporter takes minutes for a network of usual size."""
     model, output = tmp_path / "model", tmp_path / "onnx"
     tiny_model().save_pretrained(model)
     molsepnorm("models", "export", "--model", model, "--output", output)
