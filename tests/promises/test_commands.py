@@ -91,7 +91,7 @@ def test_benchmark_and_ablate(molsepnorm, table, tmp_path, golden):
     given = ("--data", table, "--targets", "penalised_logp", "--epochs", 1, "--no-baseline")
     given += ("--seeds", "0,1", "--output", tmp_path)
     molsepnorm("benchmark", *given[:-1], tmp_path / "benchmark")
-    molsepnorm("benchmark", *given[:-1], tmp_path / "ablation", "--vary", "optim.lr=4e-4,1e-3")
+    molsepnorm("benchmark", *given[:-1], tmp_path / "ablation", "--vary", "optim.lr=8e-4,1e-3")
     summary = json.loads((tmp_path / "benchmark" / "summary.json").read_text())
     ablation = json.loads((tmp_path / "ablation" / "ablation.json").read_text())
     golden("benchmark", summary["test"])
