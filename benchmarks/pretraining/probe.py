@@ -33,12 +33,15 @@ from table import line  # noqa: E402
 
 from molsepnorm import Predictor  # noqa: E402
 from molsepnorm.model.parts.kernel import matern, tanimoto  # noqa: E402
+from molsepnorm.molecules.featurize.descriptors import COUNTS, FAST_DESCRIPTORS  # noqa: E402
 from molsepnorm.molecules.fragments import murcko_scaffold  # noqa: E402
+from molsepnorm.tasks import ExtraInputs  # noqa: E402
 from molsepnorm.training.inputs import structure_features  # noqa: E402
 
 MOLECULES = 2000
 HELD_OUT = 0.2
 ACTIVITY_TABLES = 10
+READS = ExtraInputs(morgan=COUNTS, descriptors=FAST_DESCRIPTORS)
 _PENALTIES = np.logspace(-3, 2, 16)
 
 
@@ -123,9 +126,9 @@ def main() -> None:
     print(line(head), line(["---"] * len(head)), sep="\n", flush=True)
     scores = []
     for table in tables(options.tables):
-        found = structure_features(table.smiles, ("counts", "fast_descriptors"))
+        found = structure_features(table.smiles, READS)
         fitted = ~table.held_out
-        descriptors = standardized(found["fast_descriptors"].astype(np.float64), fitted)
+        descriptors = standardized(found["descriptors"].astype(np.float64), fitted)
         counts = torch.from_numpy(found["counts"].astype(np.float64))
         features = matern(descriptors, descriptors) + tanimoto(counts, counts)
         row = [table.score(features.numpy())]

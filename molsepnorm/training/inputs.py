@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -21,7 +21,6 @@ from molsepnorm.model.molecule_columns import MoleculeColumns
 from molsepnorm.model.parts.kernel import body_of
 from molsepnorm.molecules.featurize import descriptors
 from molsepnorm.molecules.featurize.descriptors import COUNTS, DESCRIPTORS, FAST_DESCRIPTORS, PAIRS
-from molsepnorm.molecules.featurize.smiles import oriented_mol
 from molsepnorm.tasks import NO_INPUTS, ExtraInputs, FeatureColumn
 from molsepnorm.tasks.inputs import FeatureKind
 from molsepnorm.training.config import TrainConfig
@@ -136,17 +135,8 @@ def with_inputs(
     columns = np.hstack([columns, *added])
     extra = ExtraArrays.none(len(dataset.store))._replace(columns=columns)
     if inputs.morgan or inputs.descriptors or inputs.pairs:
-        described = "fast_descriptors" if inputs.descriptors == FAST_DESCRIPTORS else "descriptors"
-        names = {"counts": inputs.morgan, described: inputs.descriptors, "pairs": inputs.pairs}
         smiles = dataset.smiles_of(slice(None))
-        wanted = [name for name, width in names.items() if width]
-        arrays = structure_features(smiles, wanted, progress, processes)
-        if "fast_descriptors" in arrays:
-            arrays["descriptors"] = arrays.pop("fast_descriptors")
-        elif "descriptors" in arrays:
-            chosen = descriptors.descriptor_columns(inputs.descriptors)
-            arrays["descriptors"] = arrays["descriptors"][:, chosen]
-        extra = extra._replace(**arrays)
+        extra = extra._replace(**structure_features(smiles, inputs, progress, processes))
     return _readable(dataset, errors) if inputs.columns else dataset, extra
 
 
@@ -173,67 +163,55 @@ def _readable(dataset: Dataset, errors: Sequence[str | None]) -> Dataset:
     return replace(dataset, splits=splits, warnings=warnings)
 
 
-class _Kind(NamedTuple):
-    compute: Callable[[Any], np.ndarray]  # of an RDKit molecule, (width,)
-    width: int
-    dtype: type[np.generic]
-
-
-_fast = partial(descriptors.describe, names=FAST_DESCRIPTORS)
-_KINDS = {
-    "descriptors": _Kind(descriptors.describe, len(DESCRIPTORS), np.float32),
-    "fast_descriptors": _Kind(_fast, len(FAST_DESCRIPTORS), np.float32),
-    "counts": _Kind(descriptors.morgan_counts, COUNTS, np.uint16),
-    "pairs": _Kind(descriptors.pair_counts, PAIRS, np.uint16),
-}
+_File = tuple[Path, str, type[np.generic], tuple[int, int]]
+"""Path, name, type and shape of a cached array."""
 
 
 def structure_features(
     smiles: Sequence[str],
-    names: Sequence[str],
+    reads: ExtraInputs,
     progress: Callable[[int, int], None] = lambda done, of: None,
     processes: int | None = None,
 ) -> dict[str, np.ndarray]:
-    """Return numbers of the structure of G molecules, mapped into memory from files of the cache.
-
-    Names are `descriptors`, float32 [G, D], NaN where RDKit cannot compute one; `fast_descriptors`,
-    the `FAST_DESCRIPTORS` among them; `counts`, uint16 [G, COUNTS]; and `pairs`, uint16 [G, PAIRS].
-    """
+    """Return `counts`, `descriptors` and `pairs` of G molecules, as far as they are read, mapped
+    into memory from files of the cache. See `structure_inputs`."""
     version = f"{_VERSION} {descriptors.RDKIT_VERSION}"
-    key = short_digest("\n".join((version, *DESCRIPTORS, *FAST_DESCRIPTORS, *smiles)))
-    paths = {name: cache_folder() / f"structures-{key}.{name}" for name in names}
-    arrays, missing = {}, {}
-    for name, path in paths.items():
+    key, files = short_digest("\n".join((version, *smiles))), list[_File]()
+    for name, width in zip(ExtraArrays._fields[:3], reads.widths[:3], strict=True):
+        if width:
+            is_count = name != "descriptors"
+            digest = short_digest(key, *reads.descriptors * (not is_count))
+            path = cache_folder() / f"structures-{digest}.{name}"
+            dtype = np.uint16 if is_count else np.float32
+            files.append((path, name, dtype, (len(smiles), width)))
+    arrays, missing = {}, []
+    for file in files:
         try:
-            arrays[name] = _open(path, name, len(smiles))
+            arrays[file[1]] = open_array(*file)
         except StorageError:  # no file, or a damaged one
-            path.unlink(missing_ok=True)
-            missing[name] = path
+            file[0].unlink(missing_ok=True)
+            missing.append(file)
     if missing:
-        _write(missing, smiles, progress, processes or usable_cores())
-    return arrays | {name: _open(path, name, len(smiles)) for name, path in missing.items()}
-
-
-def _open(path: Path, name: str, molecules: int) -> np.ndarray:
-    kind = _KINDS[name]
-    return open_array(path, name, kind.dtype, (molecules, kind.width))
+        _write(missing, smiles, reads.descriptors, progress, processes or usable_cores())
+    return arrays | {file[1]: open_array(*file) for file in missing}
 
 
 def _write(
-    paths: Mapping[str, Path],
+    files: Sequence[_File],
     smiles: Sequence[str],
+    described: Sequence[str],
     progress: Callable[[int, int], None],
     processes: int,
 ) -> None:
-    """Compute and write the named arrays, without holding them in memory."""
-    names = list(paths)
+    """Compute and write the arrays, without holding them in memory."""
+    names = [name for _, name, *_ in files]
     with ExitStack() as complete, ExitStack() as stack:
         # the files are renamed last: a process that finds them does not remove leftover spools
-        folder = stack.enter_context(scratch_folder(paths[names[0]]))
+        folder = stack.enter_context(scratch_folder(files[0][0]))
         with clear_errors(folder, "write"):
             spools = [stack.enter_context((folder / name).open("w+b")) for name in names]
         tasks = [smiles[start : start + _TASK] for start in range(0, len(smiles), _TASK)]
-        workers = Workers(min(processes, len(tasks)), partial(_compute, names))
+        workers = Workers(min(processes, len(tasks)), partial(_compute, names, described))
         done = 0
         for parts in stack.enter_context(workers).map(tasks):
             with clear_errors(folder, "write"):
@@ -241,18 +219,14 @@ def _write(
                     spool.write(part.data)
             done += len(parts[0])
             progress(done, len(smiles))
-        for name, spool in zip(names, spools, strict=True):
-            _, width, dtype = _KINDS[name]
+        for (path, name, dtype, shape), spool in zip(files, spools, strict=True):
             spool.seek(0)
             pieces = iter(partial(spool.read, 1 << 20), b"")
-            path = complete.enter_context(replacing(paths[name]))
-            write_array(path, name, dtype, (len(smiles), width), pieces)
+            write_array(complete.enter_context(replacing(path)), name, dtype, shape, pieces)
 
 
-def _compute(names: Sequence[str], smiles: Sequence[str]) -> list[np.ndarray]:
-    mols = [oriented_mol(text) for text in smiles]
-    kinds = [_KINDS[name] for name in names]
-    return [
-        np.stack([kind.compute(mol) for mol in mols], dtype=kind.dtype, casting="same_kind")
-        for kind in kinds
-    ]
+def _compute(
+    names: Sequence[str], described: Sequence[str], smiles: Sequence[str]
+) -> list[np.ndarray]:
+    wanted = "counts" in names, described if "descriptors" in names else (), "pairs" in names
+    return [array for array in descriptors.structure_inputs(smiles, *wanted) if array.shape[1]]

@@ -17,11 +17,12 @@ from molsepnorm.molecules.featurize.descriptors import (
     describe,
     morgan_counts,
 )
+from molsepnorm.tasks import ExtraInputs
 from molsepnorm.training import inputs
 from molsepnorm.training.inputs import structure_features
 
 SMILES = [f"{'C' * length}{end}" for length in range(1, 6) for end in ("O", "N", "F", "[Na]", "Br")]
-NAMES = ("descriptors", "counts")
+READS = ExtraInputs(morgan=COUNTS, descriptors=DESCRIPTORS)
 
 
 @pytest.fixture
@@ -43,7 +44,7 @@ def refuse(*_):
 def test_the_targets_are_those_of_each_molecule(own_cache, small_tasks):
     """Compared with a loop, in the order of the molecules, with the progress."""
     calls = []
-    found = structure_features(SMILES, NAMES, lambda done, of: calls.append((done, of)))
+    found = structure_features(SMILES, READS, lambda done, of: calls.append((done, of)))
     assert found["descriptors"].shape == (25, len(DESCRIPTORS))
     assert found["counts"].shape == (25, COUNTS)
     for row, text in enumerate(SMILES):
@@ -54,11 +55,11 @@ def test_the_targets_are_those_of_each_molecule(own_cache, small_tasks):
 
 
 def test_they_are_read_from_the_cache_the_second_time(own_cache, monkeypatch):
-    first = structure_features(SMILES, NAMES)
+    first = structure_features(SMILES, READS)
     paths = {path.suffix[1:]: path for path in own_cache.iterdir()}
     assert {*paths} == {*first}
     monkeypatch.setattr(inputs, "_write", refuse)
-    second = structure_features(SMILES, NAMES, refuse)
+    second = structure_features(SMILES, READS, refuse)
     for name, values in first.items():
         np.testing.assert_array_equal(second[name], values)
         base = second[name]
@@ -66,32 +67,34 @@ def test_they_are_read_from_the_cache_the_second_time(own_cache, monkeypatch):
             base = base.base  # of a view
         assert base.filename == paths[name]
     with pytest.raises(AssertionError, match="was computed"):
-        structure_features(SMILES[::-1], NAMES)
+        structure_features(SMILES[::-1], READS)
     with pytest.raises(AssertionError, match="was computed"):
-        structure_features(SMILES[1:], NAMES)
+        structure_features(SMILES[1:], READS)
     monkeypatch.setattr(inputs.descriptors, "RDKIT_VERSION", "another")
     with pytest.raises(AssertionError, match="was computed"):
-        structure_features(SMILES, NAMES)
+        structure_features(SMILES, READS)
 
 
 @pytest.mark.parametrize("damage", ["cut", "emptied", "of counts"])
 def test_a_damaged_file_is_made_anew(own_cache, damage):
-    first = {name: values.copy() for name, values in structure_features(SMILES, NAMES).items()}
+    first = {name: values.copy() for name, values in structure_features(SMILES, READS).items()}
     whole, path = sorted(own_cache.iterdir())
     content = path.read_bytes()
     damaged = {"cut": content[: len(content) // 2], "emptied": b"", "of counts": whole.read_bytes()}
     path.write_bytes(damaged[damage])
-    for name, values in structure_features(SMILES, NAMES).items():
+    for name, values in structure_features(SMILES, READS).items():
         np.testing.assert_array_equal(values, first[name])
     assert path.read_bytes() == content
 
 
 KILLED = f"""
 import os, signal
+from molsepnorm.tasks import ExtraInputs
 from molsepnorm.training import inputs
 inputs._TASK = 4
+reads = inputs.ExtraInputs(morgan={COUNTS}, descriptors={DESCRIPTORS})
 kill = lambda done, of: os.kill(os.getpid(), signal.SIGKILL) if done > 8 else None
-inputs.structure_features({SMILES!r}, {NAMES!r}, kill)
+inputs.structure_features({SMILES!r}, reads, kill)
 """
 
 
@@ -100,5 +103,5 @@ def test_what_a_killed_process_left_is_removed_by_the_next(own_cache):
     ended = subprocess.run([sys.executable, "-c", KILLED], env=os.environ, check=False)
     assert ended.returncode == -signal.SIGKILL
     assert any(path.name.startswith(".") for path in own_cache.iterdir())
-    structure_features(SMILES, NAMES)
+    structure_features(SMILES, READS)
     assert {path.suffix for path in own_cache.iterdir()} == {".descriptors", ".counts"}

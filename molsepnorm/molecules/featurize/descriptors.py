@@ -103,21 +103,6 @@ def describe(mol: Chem.Mol, names: Sequence[str] = DESCRIPTORS) -> np.ndarray:  
     return single
 
 
-def descriptor_columns(names: Sequence[str]) -> list[int]:
-    """Return the index in `DESCRIPTORS` of each descriptor that a model reads.
-
-    Raises:
-        ModelError: this version of RDKit does not have one of them.
-    """
-    index = {name: column for column, name in enumerate(DESCRIPTORS)}
-    if missing := [name for name in names if name not in index]:
-        raise ModelError(
-            f"the model reads the descriptor '{missing[0]}', which RDKit {RDKIT_VERSION} does not "
-            "have: install the version of RDKit that the model was trained with"
-        )
-    return [index[name] for name in names]
-
-
 def _charge_range(mol: Chem.Mol) -> tuple[float, ...]:
     """Return `_CHARGES`; NaN unless all atoms have a partial charge."""
     rdPartialCharges.ComputeGasteigerCharges(mol)
@@ -184,7 +169,11 @@ def structure_inputs(
     Raises:
         ModelError: this version of RDKit does not have one of the descriptors.
     """
-    descriptor_columns(names)  # raises an error for an unknown one
+    if missing := [name for name in names if name not in _CALCULATIONS]:
+        raise ModelError(
+            f"the model reads the descriptor '{missing[0]}', which RDKit {RDKIT_VERSION} does not "
+            "have: install the version of RDKit that the model was trained with"
+        )
     rows = len(smiles)
     counts = np.zeros((rows, COUNTS * counted), dtype=np.uint16)
     described = np.zeros((rows, len(names)), dtype=np.float32)

@@ -15,10 +15,11 @@ from torch import Tensor, nn
 from molsepnorm.data.datasets.dataset import Dataset
 from molsepnorm.errors import ConfigError, DataError, InvalidMolecule
 from molsepnorm.model import PropertyModel
+from molsepnorm.molecules.featurize.descriptors import DESCRIPTORS
 from molsepnorm.molecules.featurize.smiles import canonical_smiles
 from molsepnorm.nn.batch import GraphBatch
 from molsepnorm.optional import require_package
-from molsepnorm.tasks import Task
+from molsepnorm.tasks import ExtraInputs, Task
 from molsepnorm.training.config import PretrainingConfig, TrainConfig
 from molsepnorm.training.distributed import DistributedContext
 from molsepnorm.training.inputs import structure_features
@@ -101,7 +102,7 @@ class Pretraining(Objective):
             if dataset.smiles is None:
                 raise ConfigError(f"{dataset.name} has no SMILES for descriptors: use a table")
             smiles = dataset.smiles_of(slice(None))
-            arrays |= structure_features(smiles, ["descriptors"], progress)
+            arrays |= structure_features(smiles, ExtraInputs(descriptors=DESCRIPTORS), progress)
         for name in weights:
             arrays[f"{name}_scaling"] = clipped_scaling(arrays[name], dataset.splits["train"])
         return replace(dataset, arrays=arrays, warnings=warnings)
