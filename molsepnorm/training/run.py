@@ -33,11 +33,10 @@ from molsepnorm.training.completing.networks import fits_of, kernel_of_start, wi
 from molsepnorm.training.config import TrainConfig, seconds_of
 from molsepnorm.training.distributed import DistributedContext, device_of_rank
 from molsepnorm.training.inputs import training_dataset, with_inputs
-from molsepnorm.training.label_errors import with_unexplained
 from molsepnorm.training.loop import Trainer, epochs_within
 from molsepnorm.training.objectives import Examples, make_objective
 from molsepnorm.training.overlap import with_other_start, with_unseen_start
-from molsepnorm.training.preparing import prepare
+from molsepnorm.training.preparing import prepare, with_unexplained
 from molsepnorm.training.probe.kernel import refit_kernels
 from molsepnorm.training.recipes import load_config, load_dataset
 from molsepnorm.training.report import try_report

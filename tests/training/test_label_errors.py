@@ -12,7 +12,7 @@ from molsepnorm.model import encoding_of
 from molsepnorm.training import train
 from molsepnorm.training.completing import baseline
 from molsepnorm.training.inputs import fit_inputs
-from molsepnorm.training.label_errors import with_unexplained
+from molsepnorm.training.preparing import with_unexplained
 from molsepnorm.training.recipes import architecture
 from runs import outcome, require_exact_resume, rows_of, split_rows
 
