@@ -33,12 +33,11 @@ from molsepnorm.training.inputs import (
     with_inputs,
 )
 from molsepnorm.training.objectives import OBJECTIVES
-from molsepnorm.training.overlap import about_overlap
 from molsepnorm.training.probe.kernel import left_out_by_structure
 from molsepnorm.training.recipes import architecture
-from molsepnorm.training.run_folder.folder import RunFolder
+from molsepnorm.training.run_folder.folder import LoadedWeights, RunFolder
 from molsepnorm.training.scoring import drawn
-from molsepnorm.training.start import LoadedWeights, about_start, load_weights, unfit_targets
+from molsepnorm.training.start import about_overlap, about_start, load_weights, unfit_targets
 
 _MAX_RESIDUALS = 3000  # training molecules that `unexplained` is fitted to, a few seconds
 

@@ -35,7 +35,6 @@ from molsepnorm.training.distributed import DistributedContext, device_of_rank
 from molsepnorm.training.inputs import training_dataset, with_inputs
 from molsepnorm.training.loop import Trainer, epochs_within
 from molsepnorm.training.objectives import Examples, make_objective
-from molsepnorm.training.overlap import with_other_start, with_unseen_start
 from molsepnorm.training.preparing import prepare, with_unexplained
 from molsepnorm.training.probe.kernel import refit_kernels
 from molsepnorm.training.recipes import load_config, load_dataset
@@ -44,7 +43,12 @@ from molsepnorm.training.results.card import model_card
 from molsepnorm.training.results.metrics import Metrics, OwnNetwork
 from molsepnorm.training.run_folder.folder import RunFolder
 from molsepnorm.training.scoring import Predictions, about_split
-from molsepnorm.training.start import require_same_meaning, starting_model
+from molsepnorm.training.start import (
+    require_same_meaning,
+    starting_model,
+    with_other_start,
+    with_unseen_start,
+)
 
 _MAY_DIFFER = ("device", "threads")  # settings of `run` in a resumed run
 
@@ -153,13 +157,11 @@ def _train(
             if not resume:
                 world.on_main_process(run.require_new)
         device = device_of_rank(config.run.device, world)
-        start = None if resume else starting_model(config)
         if dataset is None:
             dataset = world.main_process_first(lambda: load_dataset(config))
-        if start is not None:
-            preferred = config
+        if not resume:
             config, dataset = with_unseen_start(config, dataset)
-            start = start if config is preferred else starting_model(config)
+        start = None if resume else starting_model(config)
         if config.objective.name != SUPERVISED:
             dataset.require_test("Pre-training")
         if start is not None:

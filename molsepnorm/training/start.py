@@ -1,4 +1,4 @@
-"""The model that training starts from, and its weights.
+"""The model that training starts from, the scored molecules that it knows, and its weights.
 
 The body is loaded as it is, which needs the same featuriser and architecture. The head, which
 computes the outputs, is loaded target by target: one of the same name, kind, classes and transform
@@ -9,47 +9,37 @@ The head of a pre-trained model is not loaded. A head reads new inputs with weig
 from __future__ import annotations
 
 import shlex
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from copy import deepcopy
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
+from functools import lru_cache
+from itertools import chain
+from pathlib import Path
 
 import numpy as np
 
 from molsepnorm.data import datasets
 from molsepnorm.data.datasets import DataConfig, Dataset
-from molsepnorm.errors import ConfigError, ModelError, first_of
+from molsepnorm.errors import ConfigError, ModelError, MolsepnormError, counted
 from molsepnorm.model import SUPERVISED, ExtraArrays, Inputs, PropertyModel, weights_digest
+from molsepnorm.model.folder import find_folder
 from molsepnorm.model.parts import NetworkPart
+from molsepnorm.model.training_molecules import TRAINING_FILE
+from molsepnorm.molecules.featurize.standardize import LEVELS, Level, molecule_key
 from molsepnorm.nn.config import FROM_DATA
 from molsepnorm.nn.parts import BIAS, INTERACTIONS, WEIGHT, in_head
+from molsepnorm.pretrained import resolve
 from molsepnorm.tasks import Target
 from molsepnorm.tasks.inputs import names_text
 from molsepnorm.training.config import FREE, FinetuneConfig, TrainConfig, other_architecture
-from molsepnorm.training.recipes import architecture
+from molsepnorm.training.recipes import architecture, load_config
+from molsepnorm.training.run_folder.folder import LoadedWeights, RunFolder
 
 _LIMIT = 2.0  # see `unfit_targets`; even a start that was hardly trained has an RMSE of √2
 _OF_TABLE = {*FROM_DATA} - {"atom_sizes", "bond_sizes"}  # settings that may differ from the start's
 _MAX_MOLECULES = 1000  # whose labels are compared with the predictions of the start
-
-
-@dataclass(frozen=True)
-class LoadedWeights:
-    """The weights that a network has from the model that it starts from."""
-
-    loaded: int  # number of parameters that were loaded
-    parameters: int  # of the network
-    same_targets: tuple[str, ...]  # targets whose outputs were loaded
-    new_targets: tuple[str, ...]  # targets whose outputs start with new weights
-    excludes: Mapping[str, str]  # data sets that must not be used for scores -> reason
-    trained_on: int = 0  # number of validation and test molecules that the start was trained on
-
-    def __str__(self) -> str:
-        text = f"{self.loaded:,} of {self.parameters:,} parameters were loaded"
-        if self.same_targets:
-            text += f"; its output weights were loaded for {first_of(self.same_targets, 5)}"
-        if self.new_targets:
-            text += f"; new output weights for {first_of(self.new_targets, 5)}"
-        return text
+_MAX_KNOWN = 0.05  # share of the validation and test molecules that a start may know
+_key = lru_cache(maxsize=100_000)(molecule_key)
 
 
 def starting_model(config: TrainConfig) -> PropertyModel | None:
@@ -96,6 +86,86 @@ def _open_start(config: FinetuneConfig) -> PropertyModel | None:
             "or name this one as finetune.start again"
         )
     return model
+
+
+def with_unseen_start(config: TrainConfig, dataset: Dataset) -> tuple[TrainConfig, Dataset]:
+    """Return the settings with `finetune.otherwise` as the start, and the data with a warning about
+    it, if `finetune.start` was trained on more than 5 % of the validation and test molecules."""
+    start, other = config.finetune.start, config.finetune.otherwise
+    if start is None or other is None:
+        return config, dataset
+    known = trained_on_before(dataset, start, config.data.standardize)
+    scored = len(dataset.splits["val"]) + len(dataset.splits["test"])
+    if len(known) <= _MAX_KNOWN * scored:
+        return config, dataset
+    warning = (
+        f"{start} was trained on measurements of {counted(len(known), 'molecule')} of the "
+        f"validation and test splits, so training starts from {other}."
+    )
+    return with_other_start(config), replace(dataset, warnings=(*dataset.warnings, warning))
+
+
+def with_other_start(config: TrainConfig) -> TrainConfig:
+    kept = {f"model.{name}": getattr(config.model, name) for name in FREE}
+    return config.changed({**kept, "finetune.start": str(config.finetune.otherwise)})
+
+
+def about_overlap(dataset: Dataset, config: TrainConfig) -> tuple[int, str]:
+    """Return the number of scored molecules that the start was trained on, and a warning."""
+    start = config.finetune.start
+    assert start is not None
+    try:
+        known = trained_on_before(dataset, start, config.data.standardize)
+    except MolsepnormError as error:
+        return 0, f"The molecules that {start} was trained on cannot be compared: {error}"
+    if not known:
+        return 0, ""
+    return len(known), (
+        f"{start} was trained on {counted(len(known), 'molecule')} of the validation and test "
+        f"splits, such as {known[0]}, so the scores may be too optimistic. Give such rows to the "
+        "training split (--splits-column), or remove them."
+    )
+
+
+def trained_on_before(dataset: Dataset, start: Path, level: Level) -> list[str]:
+    """Return the SMILES of validation and test molecules that the start was trained on.
+
+    The start knows the molecules in its model folder and, if it is the model of a run, those of the
+    models that this run started from in turn. Molecules of pre-training and of named data sets are
+    not compared. Each is compared as its model reads it, with the scored molecules at the higher
+    level of standardisation of that model and `level`, the new one, and without their salts.
+
+    Raises:
+        ModelError: a model has no training molecules, or its folder is damaged.
+    """
+    if dataset.smiles is None:
+        return []
+    scored = (dataset.store.rows[dataset.splits[split]] for split in ("val", "test"))
+    texts = {_key(text, level): text for text in map(dataset.smiles.__getitem__, chain(*scored))}
+    seen: set[str] = set()
+    visited: set[Path] = set()
+    folder: Path | None = start
+    while folder is not None and (folder == start or resolve(folder).exists()):
+        run, path = RunFolder.of_model(resolve(folder)), find_folder(folder).resolve()
+        if path in visited:
+            break
+        visited.add(path)
+        config = None if run is None else load_config(config=run.config)
+        if (path / TRAINING_FILE).is_file():
+            model = PropertyModel.from_pretrained(path)
+            own, known = model.standardize, model.training_molecules()
+            highest = max(own, level, key=LEVELS.index)
+            pairs = [
+                (_key(text, each), text)
+                for text in texts.values()
+                for each in {highest, "salts" if "." in text else highest}
+            ]
+            held = known.holds([form for form, _ in pairs], own)
+            seen |= {text for (_, text), is_held in zip(pairs, held, strict=True) if is_held}
+        elif config and config.objective.name == SUPERVISED and not config.data.dataset:
+            raise ModelError(f"{path} does not hold them (--no-training-structures)")
+        folder = None if config is None else config.finetune.start
+    return [text for text in texts.values() if text in seen]
 
 
 def require_same_meaning(

@@ -24,10 +24,10 @@ from molsepnorm.training.callback import Callback, Callbacks, EpochRecord, StopW
 from molsepnorm.training.completing.baseline import may_blend
 from molsepnorm.training.config import TrainConfig, seconds_of
 from molsepnorm.training.objectives import OBJECTIVES
-from molsepnorm.training.overlap import with_unseen_start
 from molsepnorm.training.recipes import load_config, load_dataset
 from molsepnorm.training.run import train_on
 from molsepnorm.training.run_folder.folder import RunFolder
+from molsepnorm.training.start import with_unseen_start
 from molsepnorm.tuning.result import TrialRecord, Tuning
 
 if TYPE_CHECKING:

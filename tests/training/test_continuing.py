@@ -18,8 +18,7 @@ from molsepnorm.molecules.featurize.smiles import canonical_smiles
 from molsepnorm.nn import Graphormer, GraphormerConfig
 from molsepnorm.tasks import Target, Task
 from molsepnorm.training import evaluate, load_config, train, train_replicates
-from molsepnorm.training.overlap import trained_on_before
-from molsepnorm.training.start import require_same_meaning
+from molsepnorm.training.start import require_same_meaning, trained_on_before
 from runs import split_rows, stop_at
 from support import Recorder
 

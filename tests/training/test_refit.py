@@ -16,10 +16,10 @@ from molsepnorm.tasks.calibration import Intervals
 from molsepnorm.training import evaluate, load_config, train
 from molsepnorm.training.completing import baseline, complete, networks
 from molsepnorm.training.evaluation import select
-from molsepnorm.training.overlap import trained_on_before
 from molsepnorm.training.probe import kernel as probe
 from molsepnorm.training.probe.kernel import kernel_regression
 from molsepnorm.training.scoring import refit_rows
+from molsepnorm.training.start import trained_on_before
 from runs import LABELS, forest_arrays, outcome, rows_of, split_rows, stop_at
 from support import predicted
 

@@ -33,8 +33,8 @@ from molsepnorm.training.loop import Trainer
 from molsepnorm.training.objectives import Examples
 from molsepnorm.training.preparing import Prepared
 from molsepnorm.training.results.metrics import OwnNetwork
+from molsepnorm.training.run_folder.folder import LoadedWeights
 from molsepnorm.training.scoring import refit_rows
-from molsepnorm.training.start import LoadedWeights
 
 _LABELS = 200  # training labels from which on a target has its own network
 _MOST = 8  # such targets of a table that has own networks by default

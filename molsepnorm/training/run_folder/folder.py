@@ -21,7 +21,7 @@ import torch
 
 from molsepnorm._version import __version__
 from molsepnorm.data.datasets.dataset import Dataset, Rejected
-from molsepnorm.errors import ConfigError, DataError, ModelError
+from molsepnorm.errors import ConfigError, DataError, ModelError, first_of
 from molsepnorm.files import writing
 from molsepnorm.files.digests import open_array, write_array
 from molsepnorm.files.lock import LOCK
@@ -35,7 +35,6 @@ from molsepnorm.training.auxiliary import Auxiliary
 from molsepnorm.training.config import TrainConfig
 from molsepnorm.training.results.metrics import Metrics
 from molsepnorm.training.scoring import Predictions
-from molsepnorm.training.start import LoadedWeights
 
 
 def predictions_table(
@@ -134,6 +133,26 @@ def read_table(path: Path, kind: type = str) -> pd.DataFrame:
 _PREDICTED = "predicted"  # name of an array and its file
 LOG = "log.txt"  # holds what training printed
 _BEGIN = {"environment.json", "config.yaml", "splits.json", "rejected.csv", "targets.csv"}
+
+
+@dataclass(frozen=True)
+class LoadedWeights:
+    """The weights that a network has from the model that it starts from."""
+
+    loaded: int  # number of parameters that were loaded
+    parameters: int  # of the network
+    same_targets: tuple[str, ...]  # targets whose outputs were loaded
+    new_targets: tuple[str, ...]  # targets whose outputs start with new weights
+    excludes: Mapping[str, str]  # data sets that must not be used for scores -> reason
+    trained_on: int = 0  # number of validation and test molecules that the start was trained on
+
+    def __str__(self) -> str:
+        text = f"{self.loaded:,} of {self.parameters:,} parameters were loaded"
+        if self.same_targets:
+            text += f"; its output weights were loaded for {first_of(self.same_targets, 5)}"
+        if self.new_targets:
+            text += f"; new output weights for {first_of(self.new_targets, 5)}"
+        return text
 
 
 @dataclass
