@@ -96,7 +96,7 @@ def prepare(
         lambda: with_inputs(dataset, read, progress, molecules=molecules)
     )
     task, dataset = objective.fit_task(config, dataset)
-    loaded = None if resumed is None else resumed.loaded_weights()
+    loaded = None if resumed is None else resumed.recorded().loaded_weights
     known = start or loaded
     excludes = {} if known is None else {**known.excludes}
     model = _new_model(config, dataset, task, inputs, extra, excludes, auxiliary)

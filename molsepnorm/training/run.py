@@ -375,7 +375,7 @@ def _train_ensemble(
     dataset = replace(dataset, predicted=folders[0].auxiliary(len(dataset.store)).predicted)
     if only_joined:
         callback.on_start(config, dataset, members[0][0], run.path)
-    kernel = kernel_of_start(config, folders[0].start(), folders[0].loaded_weights())
+    kernel = kernel_of_start(config, folders[0].start(), folders[0].recorded().loaded_weights)
     with DistributedContext.join(config.run.device) as world:
         metrics = world.on_main_process(
             lambda: _join(config, run, dataset, members, kernel, callback)

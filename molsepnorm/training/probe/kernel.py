@@ -137,9 +137,10 @@ def kernel_regression(
 
 
 def _approximate(embedded: Embedded, task: Task, compared: Compared) -> Regression:
-    """Return the regression by one kernel on at most `_num_centers` molecules. The penalties are
-    chosen."""
-    chosen, most = np.arange(len(embedded.inputs)), _num_centers(embedded, task)
+    """Return the regression by one kernel on at most `_MAX_CENTERS` molecules, or fewer if many
+    kernels are decomposed. The penalties are chosen."""
+    chosen = np.arange(len(embedded.inputs))
+    most = min(_MAX_CENTERS, int(np.cbrt(_MAX_DECOMPOSED / _num_decomposed(embedded, task))))
     if len(chosen) > most:
         chosen = np.random.default_rng(0).choice(chosen, most, replace=False)
     models, basis = _solve(_kernel(embedded, compared, chosen), chosen, task, embedded)
@@ -167,11 +168,6 @@ def _solve(
 
 def _error(models: Sequence[LinearModel]) -> float:
     return float(np.mean([model.error for model in models]))
-
-
-def _num_centers(embedded: Embedded, task: Task) -> int:
-    """Return the maximum number of molecules that an approximate kernel regression compares."""
-    return min(_MAX_CENTERS, int(np.cbrt(_MAX_DECOMPOSED / _num_decomposed(embedded, task))))
 
 
 def _num_decomposed(embedded: Embedded, task: Task) -> int:

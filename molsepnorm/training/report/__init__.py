@@ -12,7 +12,7 @@ from typing import Any
 from urllib.parse import quote
 
 from molsepnorm._version import __version__
-from molsepnorm.errors import MolsepnormError, StorageError, counted, first_of
+from molsepnorm.errors import MolsepnormError, counted, first_of
 from molsepnorm.files.page import page, template
 from molsepnorm.files.writing import replacing
 from molsepnorm.molecules.drawing import draw_structure
@@ -36,8 +36,6 @@ _FILTERS = {"number": partial(significant, digits=3, none="—"), "ends": partia
 def write_report(folder: Path | str, output: Path | str | None = None) -> Path:
     """Write the report of a finished run, by default its report.html, and return the path."""
     path = RunFolder(folder).report if output is None else Path(output)
-    if path.is_dir():
-        raise StorageError(f"cannot write {path}: there is a folder of that name")
     text = report_page(Contents.read(folder), path)
     with replacing(path) as scratch:
         scratch.write_text(text, encoding="utf-8")

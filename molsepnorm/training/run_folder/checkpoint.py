@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -70,10 +69,11 @@ def load_checkpoint(
     average: WeightAverage | None,
 ) -> tuple[Progress, dict[str, Tensor], dict[str, Tensor]]:
     """Load the state, and return the position of the run, random states, and the kept objective."""
-    with _opened(path) as file:
-        progress = _progress(path, file.metadata())
-        check_sealed(path)
-        tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    try:
+        with clear_errors(path, "read"), safe_open(path, framework="pt") as file:
+            progress = _progress(path, file.metadata())
+            check_sealed(path)
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
         objective.load_state_dict(tensors_under("objective/", tensors))
         if average is not None:
             average.module.load_state_dict(tensors_under("average/", tensors))
@@ -85,7 +85,11 @@ def load_checkpoint(
         random = tensors_under("random/", tensors)
         if not random:
             raise KeyError("random states")
-        return progress, random, tensors_under("kept/", tensors)
+    except ModelError:
+        raise
+    except (SafetensorError, RuntimeError, LookupError, ValueError, TypeError) as error:
+        raise ModelError(f"{_DAMAGED.format(path)}: {error}. Start a new run") from error
+    return progress, random, tensors_under("kept/", tensors)
 
 
 def _progress(path: Path, metadata: Mapping[str, str]) -> Progress:
@@ -96,18 +100,6 @@ def _progress(path: Path, metadata: Mapping[str, str]) -> Progress:
             f"this one reads {SCHEMA}): continue with that version, or start a new run"
         )
     return check_types(Progress, content["progress"], f"{_DAMAGED.format(path)}: progress")
-
-
-@contextmanager
-def _opened(path: Path) -> Iterator[Any]:
-    """Open a checkpoint; errors because of damage become a `ModelError`."""
-    try:
-        with clear_errors(path, "read"), safe_open(path, framework="pt") as file:
-            yield file
-    except ModelError:
-        raise
-    except (SafetensorError, RuntimeError, LookupError, ValueError, TypeError) as error:
-        raise ModelError(f"{_DAMAGED.format(path)}: {error}. Start a new run") from error
 
 
 def _flatten(prefix: str, state: Mapping[str, Tensor]) -> dict[str, Tensor]:

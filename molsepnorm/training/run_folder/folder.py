@@ -156,7 +156,7 @@ class LoadedWeights:
 
 
 @dataclass
-class _Environment:
+class Environment:
     """The entries of `environment.json` that are read back."""
 
     data: str = ""
@@ -250,7 +250,7 @@ class RunFolder:
 
     def require_same_data(self, dataset: Dataset, *, splits: bool = True) -> None:
         """Check that the data, and with `splits` their splits, have not changed since the start."""
-        is_same, problem = self._recorded().data == dataset.digest, ""
+        is_same, problem = self.recorded().data == dataset.digest, ""
         if is_same and splits and (saved := read_json(self.splits)) != [dataset.split_rows()]:
             check_types(list[dict[str, list[int]]], saved, f"{self.splits} is damaged")
             is_same, problem = False, " or have another split"
@@ -260,12 +260,9 @@ class RunFolder:
                 "or start a new run"
             )
 
-    def loaded_weights(self) -> LoadedWeights | None:
-        return self._recorded().loaded_weights
-
-    def _recorded(self) -> _Environment:
+    def recorded(self) -> Environment:
         content = read_json(self.environment)
-        return check_types(_Environment, content, f"{self.environment} is damaged")
+        return check_types(Environment, content, f"{self.environment} is damaged")
 
     def written_metrics(self) -> Metrics | None:
         if not self.metrics.exists():

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 
 from safetensors import SafetensorError, safe_open
@@ -40,34 +38,31 @@ def verify(folder: Path | str) -> list[Check]:
         with clear_errors(folder, "read"):
             files = {*folder.rglob("*.safetensors")} - {*folder.glob("**/.*.partial/**/*")}
     models = {find_folder(folder), *(path.parent for path in files if path.name == WEIGHTS)}
-    checks = {model: partial(_load, model) for model in models}
-    checks |= {path: partial(_require_sealed, path) for path in files if path.name != WEIGHTS}
-    return [
-        Check(str(path.relative_to(folder)), _problem(check))
-        for path, check in sorted(checks.items())
-    ]
+    checks = dict.fromkeys(models, _load)
+    checks |= {path: _check for path in files if path.name != WEIGHTS}
+    found = []
+    for path, check in sorted(checks.items()):
+        problem = ""
+        try:
+            check(path)
+        except ModelError as error:
+            problem = str(error)
+        found.append(Check(str(path.relative_to(folder)), problem))
+    return found
 
 
-def _problem(check: Callable[[], None]) -> str:
-    try:
-        check()
-    except ModelError as error:
-        return str(error)
-    return ""
-
-
-def _load(folder: Path) -> None:
-    model = PropertyModel.from_pretrained(folder)
+def _load(path: Path) -> None:
+    model = PropertyModel.from_pretrained(path)
     if model.structures:
         model.training_molecules()
-    if (folder / CARD).exists() and read_card(folder).weights_sha256 != weights_digest(folder):
+    if (path / CARD).exists() and read_card(path).weights_sha256 != weights_digest(path):
         raise ModelError(
-            f"{folder / CARD} is damaged or belongs to another model than {WEIGHTS}: copy the "
+            f"{path / CARD} is damaged or belongs to another model than {WEIGHTS}: copy the "
             "folder from its source again"
         )
 
 
-def _require_sealed(path: Path) -> None:
+def _check(path: Path) -> None:
     try:
         with clear_errors(path, "read"), safe_open(path, framework="pt"):
             check_sealed(path)
