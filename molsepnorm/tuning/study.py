@@ -27,7 +27,7 @@ from molsepnorm.files.writing import clear_errors
 from molsepnorm.tasks.metrics import Metric
 from molsepnorm.training.config import TrainConfig, is_architecture, shown
 from molsepnorm.training.recipes import config_folder, encoding, read_yaml
-from molsepnorm.tuning.result import TrialRecord, Tuning, write_files
+from molsepnorm.tuning.search import TrialRecord, Tuning, write_files
 
 _SECTIONS = ("model", "optim", "finetune", "run")
 _NOT_TUNED = {
