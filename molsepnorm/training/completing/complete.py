@@ -12,7 +12,6 @@ import pandas as pd
 from molsepnorm.data.datasets.dataset import Dataset
 from molsepnorm.errors import InvalidMolecule
 from molsepnorm.model import PropertyModel
-from molsepnorm.model.molecule_columns import MoleculeColumns
 from molsepnorm.model.parts import Forest, KernelPart, NetworkPart, Predicted
 from molsepnorm.model.training_molecules import TrainingMolecules
 from molsepnorm.molecules.featurize.fingerprints import nearest_labelled, packed_morgan
@@ -251,8 +250,11 @@ def _fit_domain(
     structures = _molecules(model, dataset, train, bits)
     domain = Domain.fit(similarity["val"], errors["val"])
     if model.molecules is not None:
-        first = structures.some(np.searchsorted(train, seen["val"])).distinct_further
-        lowest = _lowest_further(model.molecules, first, dataset, predictions.graphs["val"])
+        first, lowest = structures.some(np.searchsorted(train, seen["val"])), {}
+        for name, distinct in first.distinct_further.items():
+            cells = [dataset.columns[name][row] for row in predictions.graphs["val"]]
+            near = model.molecules.nearest(name, cells, *distinct)[0]
+            lowest[name] = float(near[~np.isnan(near)].min(initial=1.0))
         domain = replace(domain, further=lowest)
     bins = {}
     for split, of_split in similarity.items():
@@ -265,22 +267,6 @@ def _fit_domain(
         expected=dict(zip(model.task.names, domain.errors, strict=True)),
         bins=bins,
     )
-
-
-def _lowest_further(
-    molecules: MoleculeColumns,
-    known: Mapping[str, tuple[list[str], np.ndarray]],
-    dataset: Dataset,
-    val: np.ndarray,
-) -> dict[str, float]:
-    """Return the smallest similarity of a further molecule of the validation rows to the known
-    ones, see `TrainingMolecules.distinct_further`, by column."""
-    lowest = {}
-    for name, distinct in known.items():
-        cells = [dataset.columns[name][row] for row in val]
-        near = molecules.nearest(name, cells, *distinct)[0]
-        lowest[name] = float(near[~np.isnan(near)].min(initial=1.0))
-    return lowest
 
 
 def _errors(task: Task, dataset: Dataset, predictions: Predictions, split: str) -> np.ndarray:
