@@ -15,7 +15,7 @@ from molsepnorm.nn import Graphormer, GraphormerConfig
 from molsepnorm.predict import Predictor
 from molsepnorm.tasks import ExtraInputs, FeatureColumn, Target, Task
 from molsepnorm.training import Callback, evaluate, load_config, train
-from runs import outcome
+from runs import LABELS, outcome
 from support import predicted
 
 SMILES = ["CCO", "c1ccccc1O", "CC(=O)O", "CCCl"]
@@ -120,6 +120,14 @@ def test_members_equal_runs_with_their_seeds(configure, trained, tmp_path):
         scores = evaluate(tmp_path / "run", table, split).scores
         assert scores["mae"] == pytest.approx(result.metrics[split]["mae"], rel=1e-5)
     assert result.metrics["test"] != result.metrics["members"][0]["test"]
+
+
+def test_members_that_learn_nothing_are_one_network(with_columns, other_target, tmp_path):
+    settings = {"data.targets": ["y"], "finetune.start": str(other_target), "run.ensemble": 2}
+    settings |= {"optim.lr": 1e-30, "optim.weight_decay": 0.0, "run.refit": True, "run.epochs": 1}
+    result = train(with_columns(LABELS, settings), tmp_path / "run")
+    assert [part.kind for part in result.model.parts].count("network") == 1
+    assert "network" in result.metrics["refit"]
 
 
 def test_a_stopped_ensemble_resumes_exactly(configure, trained, tmp_path):

@@ -80,7 +80,7 @@ def refit_networks(
         return model
     networks = [part for part in model.parts if isinstance(part, NetworkPart)]
     again = dict[Part, Part]()
-    for part, fit in zip(networks, fits, strict=True):
+    for part, fit in zip(networks, fits, strict=False):  # equal networks of an ensemble are one
         dataset = _of_target(examples.dataset, fit.target)
         dataset = replace(dataset, splits={**dataset.splits, "train": refit_rows(dataset.splits)})
         every = replace(examples, dataset=dataset)
