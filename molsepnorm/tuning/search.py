@@ -147,6 +147,7 @@ def tune(
     budgeted = check_search(config, trials, budget)
     data = load_splits(config, splits)
     config, _ = with_unseen_start(config, data[0])
+    data = [*map(_without_test, data)]
     values = make_space(config, space, fixed)
     may_blend(config, data[0])  # for the best configuration
     metric = common_metric(config, data)
@@ -155,7 +156,7 @@ def tune(
     tuning = Tuning(Path(folder), metric, len(data), config)
     common = [config.resolved().content(), repr(values), [each.digest for each in data]]
     digest = short_digest(json.dumps([common, [each.split_rows() for each in data]]))
-    recipe = config.changed({"run.metric": metric.name})
+    recipe = config.changed({"run.metric": metric.name, "finetune.otherwise": None})
 
     def train(trial: Trial, settings: dict[str, Any], seconds: float) -> float:
         try:
@@ -265,7 +266,7 @@ def check_search(config: TrainConfig, trials: int | None, budget: str | None) ->
 
 
 def load_splits(config: TrainConfig, splits: int | None) -> list[Dataset]:
-    """Load the data set with each of its splits, without test labels."""
+    """Load the data set with each of its splits."""
     first = load_dataset(config)
     first.require_test("The best configuration of a search")
     folds = config.data.folds
@@ -277,11 +278,9 @@ def load_splits(config: TrainConfig, splits: int | None) -> list[Dataset]:
         splits = folds or _default_splits(config, first)
     if splits < 1:
         raise ConfigError(f"at least one split is needed; got {splits}")
-    data = [first]
-    for fold in range(config.data.fold + 1, config.data.fold + splits):
-        fold = fold % folds if folds else fold
-        data.append(load_dataset(config.changed({"data.fold": fold})))
-    return [*map(_without_test, data)]
+    others = range(config.data.fold + 1, config.data.fold + splits)
+    numbers = (fold % folds if folds else fold for fold in others)
+    return [first, *(load_dataset(config.changed({"data.fold": fold})) for fold in numbers)]
 
 
 def _default_splits(config: TrainConfig, data: Dataset) -> int:

@@ -137,6 +137,24 @@ def test_a_stopped_search_continues(configure, tmp_path):
     assert [each.settings for each in again[0]] == [each.settings for each in again[1]]
 
 
+@pytest.mark.usefixtures("score_is_lr")
+def test_a_start_that_knows_the_test_molecules_is_replaced(configure, tmp_path, monkeypatch):
+    """In the search and in the final training, which is not repeated."""
+    short = {"run.epochs": 1, "run.baseline": False}
+    folders = [tmp_path / "first", tmp_path / "second"]
+    models = [str(train(configure(short), folder).folder) for folder in folders]
+    monkeypatch.setattr(
+        "molsepnorm.training.start.trained_on_before",
+        lambda dataset, start, _: (
+            dataset.smiles_of(dataset.splits["test"]) if str(start) == models[0] else []
+        ),
+    )
+    starts = dict(zip(("finetune.start", "finetune.otherwise"), models, strict=True))
+    tuning = tune(configure(short | starts), tmp_path / "tune", trials=1, space=SPACE)
+    assert str(tuning.config.finetune.start) == models[1]
+    assert train_best(tuning).metrics == train_best(tuning).metrics
+
+
 def test_a_budget_is_the_time_during_which_any_trial_ran():
     """Trials at the same time do not use it twice, and interrupted ones do not use it."""
     trials, start = optuna.create_study(), datetime(2026, 1, 1)
