@@ -39,7 +39,7 @@ def verify(folder: Path | str) -> list[Check]:
             files = {*folder.rglob("*.safetensors")} - {*folder.glob("**/.*.partial/**/*")}
     models = {find_folder(folder), *(path.parent for path in files if path.name == WEIGHTS)}
     checks = dict.fromkeys(models, _load)
-    checks |= {path: _check for path in files if path.name != WEIGHTS}
+    checks |= {path: _require_sealed for path in files if path.name != WEIGHTS}
     found = []
     for path, check in sorted(checks.items()):
         problem = ""
@@ -62,7 +62,7 @@ def _load(path: Path) -> None:
         )
 
 
-def _check(path: Path) -> None:
+def _require_sealed(path: Path) -> None:
     try:
         with clear_errors(path, "read"), safe_open(path, framework="pt"):
             check_sealed(path)
