@@ -157,10 +157,9 @@ def _fit_trees(
     inputs = inputs if used.all() else inputs[used]
     labels, weights = labels[used].astype(np.float64), weights[used]
     if target.kind == "regression":
-        # scikit-learn splits no node whose variance is tiny, so the labels have a unit near their
-        # standard deviation; a power of two changes no digit
-        spread = labels.std()
-        unit = 2.0 ** np.round(np.log2(spread)) if spread else 1.0
+        # scikit-learn splits no node whose variance or sum of weights is tiny, so the labels have a
+        # unit near their standard deviation, and the weights near their mean
+        unit, weights = _power_of_two(labels.std()), weights / _power_of_two(weights.mean())
         forest = ExtraTreesRegressor(-(-trees // 4), **settings)
         nodes = _nodes(forest.fit(inputs, labels / unit, weights).estimators_)
         other = _boosted(inputs, labels / unit, weights, 2 * trees, **settings)
@@ -180,6 +179,11 @@ def _fit_trees(
     shares[:, present] = found.values / balance[present]
     shares /= shares.sum(axis=1, keepdims=True)
     return replace(found, values=np.ascontiguousarray(shares[:, -target.width :]))
+
+
+def _power_of_two(size: float) -> float:
+    """Return a unit near a size, 1 for 0; to divide by a power of two changes no digit."""
+    return float(2.0 ** np.round(np.log2(size))) if size else 1.0
 
 
 class Nodes(NamedTuple):

@@ -83,12 +83,15 @@ def by_scikit_learn(features, labels, weights, target):
     return shares[:, 1:] if target.kind == "binary" else shares
 
 
-@pytest.mark.parametrize(("class_weight", "threads"), [(None, 1), ("balanced", 2)])
-def test_predictions_equal_scikit_learn(features, labels, class_weight, threads):
+@pytest.mark.parametrize(
+    ("class_weight", "threads", "unit"), [(None, 1, 1.0), (None, 1, 2**-23), ("balanced", 2, 1.0)]
+)
+def test_predictions_equal_scikit_learn(features, labels, class_weight, threads, unit):
+    """The unit of the weights does not matter."""
     task = task_of(labels, class_weight)
     weights = np.random.default_rng(1).uniform(0.5, 2, labels.shape)
     settings = {"seed": 3 + 2**32, "trees": 12, "threads": threads}  # scikit-learn's seeds are less
-    forest = fitted(features, labels, task, weights, **settings)
+    forest = fitted(features, labels, task, unit * weights, **settings)
     found = forest.values(arrays(features))
     assert (found.shape, found.dtype, forest.trees) == ((60, 5), np.float32, 27)
     expected = [
