@@ -164,7 +164,7 @@ def conclusion(metrics: Metrics) -> list[str]:
     alone, enough = metrics.blend.forest_share == 1, count >= _TOO_FEW
     constant = _gains(metrics.constant_difference) if enough else {}
     forest = {} if alone or not enough else _gains(metrics.baseline_difference)
-    names = [_comparable(name, constant) for name in metrics.headlines]
+    names = [*dict.fromkeys(_comparable(name, constant) for name in metrics.headlines)]
     test, trivial, of_forest = metrics.test, metrics.test_constant, metrics.baseline.test
     unclear = [name for name in names if name in constant and constant[name].low <= 0]
     loss = constant.get("log_loss")
