@@ -21,6 +21,12 @@ from molsepnorm.training.recipes import load_config
 from molsepnorm.training.run_folder.folder import RunFolder
 from molsepnorm.training.scoring import dataset_scores, scored_together
 
+_READ = (
+    *("smiles_column", "decimal", "encoding", "sheet", "header_row"),
+    *("missing_values", "relation_column", "unit_column", "limits"),
+)
+"""Settings that say how a table is read."""
+
 
 class Evaluation(NamedTuple):
     """The result of `evaluate`."""
@@ -149,9 +155,9 @@ def _run_on(data: DataConfig, folder: Path | None, model: PropertyModel) -> RunF
     trained = load_config(config=run.config).data
     if trained.table != data.table.resolve():
         return None
-    columns = {"smiles_column": trained.smiles_column, "targets": [*model.task.names]}
-    for name, expected in columns.items():
+    for name in (*_READ, "targets"):
         value = getattr(data, name)
+        expected = [*model.task.names] if name == "targets" else getattr(trained, name)
         if value not in (expected, DataConfig.model_fields[name].default):
             raise ConfigError(
                 f"{run.path} was trained on this table with data.{name} {expected}, and its split "

@@ -141,6 +141,16 @@ def _new_table(path, rows, header="smiles,y,a,c"):
     return DataConfig(table=write_rows(path, header.split(","), *rows))
 
 
+@pytest.mark.parametrize(
+    ("name", "value"), [("limits", {"y": (None, 0.5)}), ("missing_values", ["2"]), ("decimal", ",")]
+)
+def test_the_table_of_a_run_is_not_read_in_another_way(coloured, name, value):
+    config, result = coloured
+    data = config.data.model_copy(update={name: value})
+    with pytest.raises(ConfigError, match=f"was trained on this table with data.{name} "):
+        evaluate(result.folder, data)
+
+
 def test_another_table_is_read_with_the_models_classes(coloured, tmp_path):
     """It may lack classes, have other proportions, or class names that look like numbers."""
     _, result = coloured
