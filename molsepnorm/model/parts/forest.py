@@ -74,7 +74,7 @@ class Forest(Part):
         """Fit the trees of each target to the training molecules that have its label.
 
         Args:
-            features: float32 (G, F), the stacked inputs of G molecules. NaN are replaced in place.
+            features: float32 (G, F), the stacked inputs of G molecules, which are changed in place.
             labels: (G, T), NaN where missing.
             weights: (G, T), weights of the labels; None for equal weights.
             seed: random seed. Its trees do not depend on the number of threads.
@@ -83,7 +83,12 @@ class Forest(Part):
         """
         known = (column[~np.isnan(column)] for column in features.T)
         medians = np.array([np.median(each) if len(each) else 0.0 for each in known], np.float32)
-        inputs = _filled(features, medians)
+        inputs, units = _filled(features, medians), np.ones(len(medians), np.float32)
+        of_columns = slice(len(medians) - reads.widths[-1], None)
+        # scikit-learn takes numbers as equal that differ by less than 1e-7
+        spreads = inputs[:, of_columns].std(axis=0, dtype=np.float64)
+        units[of_columns] = [*map(_power_of_two, spreads)]
+        inputs[:, of_columns] /= units[of_columns]
         weights = np.ones(labels.shape) if weights is None else weights
         constant = task.baseline_prediction(labels)
         settings = {"random_state": seed % _SEEDS, "n_jobs": threads}
@@ -93,7 +98,8 @@ class Forest(Part):
                 task.targets, labels.T, weights.T, task.columns(), strict=True
             )
         )
-        return Forest(medians, tuple(found), reads)
+        scaled = (replace(t, thresholds=t.thresholds * units[t.features]) for t in found)
+        return Forest(medians, tuple(scaled), reads)
 
     def predict(
         self, inputs: Inputs, rows: np.ndarray, task: Task, read: Tensor | None = None

@@ -16,7 +16,7 @@ from molsepnorm.model import ExtraArrays
 from molsepnorm.model.parts import forest as module
 from molsepnorm.model.parts.forest import Forest, Trees
 from molsepnorm.molecules.featurize.descriptors import DESCRIPTORS, structure_inputs
-from molsepnorm.tasks import ExtraInputs, Target, Task
+from molsepnorm.tasks import ExtraInputs, FeatureColumn, Target, Task
 
 SMILES = [f"{'C' * n}{end}" for n in range(1, 13) for end in ("O", "N", "Cl", "c1ccccc1", "[Na]")]
 KINDS = {"logS": "regression", "toxic": "binary", "phase": "multiclass"}
@@ -169,6 +169,18 @@ def test_predictions_do_not_depend_on_the_unit(features, labels, power):
         found.append(fitted(features, values, task, trees=10).values(arrays(features)))
     assert np.unique(found[0]).size > 20
     np.testing.assert_array_equal(found[1], found[0] * np.float32(2.0**power))
+
+
+def test_feature_columns_may_have_any_unit(labels):
+    """scikit-learn takes numbers such as 1e-9 mol/L as equal."""
+    column = np.random.default_rng(0).uniform(1, 10, (60, 1)).astype(np.float32)
+    reads, found = ExtraInputs((FeatureColumn("dose"),)), []
+    for unit in (1.0, 2.0**-33):
+        extra = ExtraArrays.none(60)._replace(columns=column * np.float32(unit))
+        forest = Forest.fit(reads, extra.stacked(), labels, task_of(labels), trees=10)
+        found.append(forest.values(extra))
+    assert np.unique(found[0][:, 0]).size > 20
+    np.testing.assert_array_equal(found[1], found[0])
 
 
 TWO = {  # a split at feature 3 below 1.5, whose left child splits at feature 0; and a single leaf
