@@ -7,7 +7,7 @@ from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -163,8 +163,13 @@ def _readable(dataset: Dataset, errors: Sequence[str | None]) -> Dataset:
     return replace(dataset, splits=splits, warnings=warnings)
 
 
-_File = tuple[Path, str, type[np.generic], tuple[int, int]]
-"""Path, name, type and shape of a cached array."""
+class _File(NamedTuple):
+    """A cached array."""
+
+    path: Path
+    name: str
+    dtype: type[np.generic]
+    shape: tuple[int, int]
 
 
 def structure_features(
@@ -183,17 +188,17 @@ def structure_features(
             digest = short_digest(key, *reads.descriptors * (not is_count))
             path = cache_folder() / f"structures-{digest}.{name}"
             dtype = np.uint16 if is_count else np.float32
-            files.append((path, name, dtype, (len(smiles), width)))
+            files.append(_File(path, name, dtype, (len(smiles), width)))
     arrays, missing = {}, []
     for file in files:
         try:
-            arrays[file[1]] = open_array(*file)
+            arrays[file.name] = open_array(*file)
         except StorageError:  # no file, or a damaged one
-            file[0].unlink(missing_ok=True)
+            file.path.unlink(missing_ok=True)
             missing.append(file)
     if missing:
         _write(missing, smiles, reads.descriptors, progress, processes or usable_cores())
-    return arrays | {file[1]: open_array(*file) for file in missing}
+    return arrays | {file.name: open_array(*file) for file in missing}
 
 
 def _write(
@@ -204,10 +209,10 @@ def _write(
     processes: int,
 ) -> None:
     """Compute and write the arrays, without holding them in memory."""
-    names = [name for _, name, *_ in files]
+    names = [file.name for file in files]
     with ExitStack() as complete, ExitStack() as stack:
         # the files are renamed last: a process that finds them does not remove leftover spools
-        folder = stack.enter_context(scratch_folder(files[0][0]))
+        folder = stack.enter_context(scratch_folder(files[0].path))
         with clear_errors(folder, "write"):
             spools = [stack.enter_context((folder / name).open("w+b")) for name in names]
         tasks = [smiles[start : start + _TASK] for start in range(0, len(smiles), _TASK)]
