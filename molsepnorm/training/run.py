@@ -157,11 +157,13 @@ def _train(
             if not resume:
                 world.on_main_process(run.require_new)
         device = device_of_rank(config.run.device, world)
+        start = None if resume else starting_model(config)
         if dataset is None:
             dataset = world.main_process_first(lambda: load_dataset(config))
-        if not resume:
+        if start is not None:
+            preferred = config
             config, dataset = with_unseen_start(config, dataset)
-        start = None if resume else starting_model(config)
+            start = start if config is preferred else starting_model(config)
         if config.objective.name != SUPERVISED:
             dataset.require_test("Pre-training")
         if start is not None:

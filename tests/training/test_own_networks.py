@@ -79,7 +79,7 @@ def test_each_target_is_the_mean_with_its_own_network(with_columns, settings, tm
     written = rows_of(tmp_path / "run" / "predictions_test.csv")
     for row in written:
         expected = by_text[row["smiles"]]
-        assert [float(row["y_pred"]), float(row["z_pred"])] == pytest.approx(expected, rel=1e-4)
+        assert [float(row["y_pred"]), float(row["z_pred"])] == pytest.approx(expected, abs=1e-3)
     gap = metrics["own_difference"]["mae/y"]["difference"]
     assert gap == pytest.approx(metrics["test"]["mae/y"] - metrics["test_without_own"]["mae/y"])
     plain = with_columns(TABLE, {**settings, "run.own_networks": False})
