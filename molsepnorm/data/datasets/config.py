@@ -428,8 +428,8 @@ class DataConfig(BaseModel):
 
     @property
     def leak_columns(self) -> list[str]:
-        """Further molecules, and the inputs by which rows are split: rows of a molecule that differ
-        in these columns may be in different splits."""
+        """Further molecules, and the inputs that split the rows. Rows of one molecule may be in
+        different splits if these columns differ."""
         by = self.features if self.split_by == NONE else self.kept_together
         return [name for name in self.features if name in self.molecules or name in by]
 
