@@ -39,7 +39,7 @@ from molsepnorm.nn.graphormer import Graphormer
 from molsepnorm.pretrained import resolve, shipped_models
 from molsepnorm.pretrained.card import CARD, read_card
 from molsepnorm.tasks import ExtraInputs, Task
-from molsepnorm.tasks.calibration import Calibration, kind_fits
+from molsepnorm.tasks.calibration import Calibration
 from molsepnorm.tasks.domain import Domain
 
 if TYPE_CHECKING:
@@ -281,7 +281,7 @@ def read_folder(folder: Path | str) -> PropertyModel:
         own, others = parts[: len(described.parts)], parts[len(described.parts) :]
         _require_fitting(own, described)
         for each, part in zip(auxiliary, others, strict=True):
-            _require_fitting([part], replace(described, task=each.task, calibration=()))
+            _require_fitting([part], replace(described, task=each.task))
         path = (folder / TRAINING_FILE).absolute()
         known = TrainingFile(path, about[KEY].get(TRAINING_FILE))
         same = {"featurizer": described.featurizer, "standardize": described.standardize}
@@ -304,10 +304,7 @@ def read_folder(folder: Path | str) -> PropertyModel:
 
 def _require_fitting(parts: Sequence[Part], described: Description) -> None:
     """Check that the parts fit the targets and each other, with a known featuriser."""
-    task, calibration, name = described.task, described.calibration, described.featurizer
-    fitting = all(kind_fits(*pair) for pair in zip(task.targets, calibration, strict=False))
-    if calibration and (len(calibration) != len(task.targets) or not fitting):
-        raise ConfigError("the calibration does not fit the targets")
+    task, name = described.task, described.featurizer
     for part in parts:
         if part.outputs != task.outputs:
             raise ConfigError(f"targets of {task.outputs} outputs and {part.outputs} outputs")

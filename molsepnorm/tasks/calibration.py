@@ -11,14 +11,12 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import chain
 from typing import TypeAlias
 
 import numpy as np
 
 from molsepnorm.errors import ConfigError
 from molsepnorm.tasks.metrics import each_class
-from molsepnorm.tasks.target import Target
 
 _MAX_SCORES = 1000  # scores that are kept, a random sample of all
 _DIGITS = 7  # significant digits of scores
@@ -65,12 +63,6 @@ class Intervals:
     """Name of the signal; None if all molecules have the same standard deviation."""
     largest: float | None = None
     """None for no limit."""
-
-    def __post_init__(self) -> None:
-        largest = 1.0 if self.largest is None else self.largest
-        if largest <= 0:
-            raise ConfigError(f"the largest standard deviation must be above 0; got {largest}")
-        _require_sound([self.scores], [self.intercept, self.slope, largest])
 
     @property
     def highest_level(self) -> float:
@@ -147,12 +139,6 @@ class ClassSets:
     class_weights: tuple[float, ...] = ()
     """Empty for equal weights."""
 
-    def __post_init__(self) -> None:
-        weights = self.class_weights
-        if weights and (min(weights) <= 0 or len(weights) != len(self.scores)):
-            raise ConfigError(f"the class weights of the calibration do not fit: {weights}")
-        _require_sound(self.scores, [self.slope, self.offset, *weights])
-
     @staticmethod
     def fit(
         labels: np.ndarray, predictions: np.ndarray, class_weights: tuple[float, ...] = ()
@@ -202,21 +188,6 @@ class ClassSets:
 
 
 Calibration: TypeAlias = Intervals | ClassSets
-
-
-def _require_sound(scores: Sequence[Sequence[float]], numbers: Sequence[float]) -> None:
-    """Check that all numbers are finite, and that each list of scores is sorted."""
-    if not all(map(math.isfinite, [*numbers, *chain.from_iterable(scores)])):
-        raise ConfigError("a number of the calibration is not finite")
-    if any(list(part) != sorted(part) for part in scores):
-        raise ConfigError("the scores of the calibration are not sorted")
-
-
-def kind_fits(target: Target, calibration: Calibration) -> bool:
-    """Return whether a calibration fits the target's kind and number of classes."""
-    if target.kind == "regression":
-        return isinstance(calibration, Intervals)
-    return isinstance(calibration, ClassSets) and len(calibration.scores) == max(target.width, 2)
 
 
 def _left_out(sizes: np.ndarray, signal: np.ndarray) -> np.ndarray:  # (n,)

@@ -7,8 +7,6 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from molsepnorm.errors import ConfigError
-
 GRID = np.linspace(0, 1, 21)
 """Similarities at which expected errors are stored; they are linear in between."""
 
@@ -34,15 +32,6 @@ class Domain:
     fewer than 10 labels."""
     further: dict[str, float] = field(default_factory=dict)
     """Smallest similarity of further molecules among the rows of these molecules, by column."""
-
-    def __post_init__(self) -> None:
-        curves = [curve for curve in self.errors if curve is not None]
-        whole = all(len(curve) == len(GRID) and np.isfinite(curve).all() for curve in curves)
-        if not (0 <= self.lowest <= 1 and whole):
-            raise ConfigError(
-                f"a domain has a smallest similarity between 0 and 1, and {len(GRID)} errors for "
-                f"each target; got {self.lowest!r:.40} and {self.errors!r:.80}"
-            )
 
     @staticmethod
     def fit(similarity: np.ndarray, errors: np.ndarray) -> Domain:

@@ -8,9 +8,8 @@ import numpy as np
 import pytest
 from scipy.special import expit
 
-from molsepnorm.errors import ConfigError, ModelError
-from molsepnorm.files.reading import check_types
-from molsepnorm.tasks.calibration import Calibration, ClassSets, Intervals, quantile
+from molsepnorm.errors import ConfigError
+from molsepnorm.tasks.calibration import ClassSets, Intervals, quantile
 
 
 @pytest.mark.parametrize("n", [1, 9, 10, 60])
@@ -163,20 +162,6 @@ def test_a_class_that_was_not_seen_is_in_every_set():
     found = ClassSets.fit(np.zeros(30, int), np.full((30, 1), 0.2))
     assert (found.slope, found.offset) == (1.0, 0.0)
     assert found.sets(found.probabilities(np.array([[0.01]])), 0.9)[0, 1]
-
-
-@pytest.mark.parametrize(
-    "content, problem",
-    [
-        ({"scores": [2.0, 1.0], "intercept": 0.0}, "not sorted"),
-        ({"scores": [1.0, math.nan], "intercept": 0.0}, "not finite"),
-        ({"scores": [1.0], "intercept": math.inf}, "not finite"),
-        ({"scores": [1.0], "intercept": 0.0, "largest": 0.0}, "above 0"),
-    ],
-)
-def test_a_changed_calibration_is_refused(content, problem):
-    with pytest.raises(ModelError, match=problem):
-        check_types(Calibration, content, "calibration")
 
 
 @pytest.mark.parametrize("unit", [1e-20, 1e-9, 1e9, 1e18])
