@@ -185,8 +185,9 @@ class Prepare:
             for each, error in zip(made, wrong, strict=True)
         ]
         nearest = similarity = None
+        further: Mapping[str, tuple[np.ndarray, np.ndarray]] = {}
         if self._molecules is not None:
-            nearest, similarity = self._compare(smiles, errors)
+            nearest, similarity, further = self._compare(self._molecules, smiles, cells, errors)
         valid = np.array([row for row, error in enumerate(errors) if error is None], dtype=int)
         graphs = [made[row] for row in valid]
         extra = structures._replace(columns=columns)
@@ -196,44 +197,29 @@ class Prepare:
         ]
         outside = self._inputs.outside(columns) if self._inputs.columns else None
         alerts = _alerts([row[0] for row in rows], errors) if self._alerts else None
-        further = self._nearest_further(cells)
         return EncodedRows(errors, groups, nearest, similarity, outside, further, alerts)
 
-    def _nearest_further(
-        self, cells: Sequence[Sequence[Any]]
-    ) -> dict[str, tuple[np.ndarray, np.ndarray]]:
-        if self._molecules is None or self._further is None:
-            return {}
-        known, by_name = self._molecules, dict(zip(self._inputs.names, cells, strict=True))
-        found = {}
-        for name, distinct in known.distinct_further.items():
-            found[name] = self._further.nearest(name, by_name[name], *distinct)
-        return found
-
     def _compare(
-        self, smiles: Sequence[str], errors: list[str | None]
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """Return the most similar training molecules and the similarities of the rows without an
-        error, see `EncodedRows`, and add the errors of those without a fingerprint."""
+        self,
+        known: TrainingMolecules,
+        smiles: Sequence[str],
+        cells: Sequence[Sequence[Any]],
+        errors: list[str | None],
+    ) -> tuple[np.ndarray, np.ndarray, dict[str, tuple[np.ndarray, np.ndarray]]]:
+        """Return the most similar training molecules, and the similarities, see `EncodedRows`, of
+        the SMILES and of further molecules. Add the errors of rows without a fingerprint."""
         from molsepnorm.molecules.featurize.fingerprints import nearest_molecules
 
-        assert self._molecules is not None
-        known = self._molecules
-        nearest = np.zeros((len(smiles), known.compared.shape[1]), dtype=np.int64)
-        similarity = np.full(nearest.shape, np.nan)
-        rows = [row for row, error in enumerate(errors) if error is None]
-        found = nearest_molecules(
-            [smiles[row] for row in rows],
-            known.smiles,
-            known.fingerprints,
-            self._standardize,
-            known.compared,
-        )
-        nearest[rows], similarity[rows] = found[:2]
-        for row, error in zip(rows, found[2], strict=True):
-            if error is not None:
-                errors[row] = f"it cannot be compared with the training molecules: {error}"
-        return nearest, similarity
+        arrays = known.smiles, known.fingerprints, self._standardize, known.compared
+        nearest, similarity, reasons = nearest_molecules(smiles, *arrays)
+        for row, reason in enumerate(reasons):
+            if reason is not None and errors[row] is None:
+                errors[row] = f"it cannot be compared with the training molecules: {reason}"
+        further, by_name = {}, dict(zip(self._inputs.names, cells, strict=True))
+        for name, distinct in known.distinct_further.items():
+            assert self._further is not None
+            further[name] = self._further.nearest(name, by_name[name], *distinct)
+        return nearest, similarity, further
 
     def _read(self, smiles: Sequence[str]) -> tuple[list[MolGraph | InvalidMolecule], ExtraArrays]:
         """Return a graph or an error for each SMILES, and the fingerprint counts and descriptors
