@@ -8,7 +8,7 @@ from functools import cache
 import numpy as np
 from rdkit import DataStructs
 from rdkit.Chem import rdFingerprintGenerator
-from scipy.sparse import csr_matrix
+from scipy.sparse import csr_matrix, vstack
 
 from molsepnorm.errors import InvalidMolecule
 from molsepnorm.molecules.featurize.smiles import oriented_mol
@@ -123,14 +123,9 @@ def _ratios(one: np.ndarray, other: np.ndarray, found: np.ndarray) -> np.ndarray
 
 
 def _sparse(bits: np.ndarray) -> csr_matrix:  # float32 (G, BITS)
-    parts = [
-        np.flatnonzero(np.unpackbits(bits[at : at + _OTHERS], axis=1, bitorder="little"))
-        + at * BITS
-        for at in range(0, len(bits), _OTHERS)
-    ]
-    rows, columns = np.divmod(np.concatenate([np.empty(0, dtype=np.int64), *parts]), BITS)
-    ends = np.searchsorted(rows, np.arange(len(bits) + 1))
-    return csr_matrix((np.ones(len(rows), np.float32), columns, ends), (len(bits), BITS))
+    starts = range(0, len(bits) or 1, _OTHERS)  # a block of dense bits at a time
+    blocks = (np.unpackbits(bits[at : at + _OTHERS], axis=1, bitorder="little") for at in starts)
+    return vstack([csr_matrix(block, dtype=np.float32) for block in blocks], format="csr")
 
 
 def nearest_labelled(
