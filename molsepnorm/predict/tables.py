@@ -152,17 +152,18 @@ class TableRows:
         self, features: Sequence[str], added: Sequence[str] = (), overwrite: bool | None = None
     ) -> None:
         """Raise a `ConfigError` if a column of SMILES or features is missing, or one of those to be
-        added is there. `overwrite` drops the latter, and is None where that cannot be chosen."""
+        added is there. `overwrite` drops the latter, but not the SMILES; None: no such choice."""
         self._features = features
         if features:
             require_feature_columns(features, self._columns, self.source)
         for name in (self._smiles_column, *features):
             require_column(self._columns, name, self.source)
         taken = [name for name in added if name in self._columns]
-        if taken and not overwrite:
-            option = "" if overwrite is None else ", or replace it (--overwrite-columns)"
+        refused = [name for name in taken if not overwrite or name == self._smiles_column]
+        if refused:
+            option = ", or replace it (--overwrite-columns)" if overwrite is False else ""
             raise ConfigError(
-                f"{self.source} has a column '{taken[0]}' already, which a new column would "
+                f"{self.source} has a column '{refused[0]}' already, which a new column would "
                 f"replace: rename or remove it{option}"
             )
         self._kept = [number for number, name in enumerate(self._columns) if name not in taken]

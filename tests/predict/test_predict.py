@@ -137,6 +137,9 @@ def test_a_column_that_would_be_replaced_is_refused(classifier, name):
     with pytest.raises(ConfigError, match=f"my.csv has a column '{name}' already, which a new"):
         _table(classifier, f'smiles,"{name}"\nCCO,1\n')
     assert _table(classifier, "smiles,c,red,c_prob\nCCO,1,2,3\n")[2] == (1, 0)
+    table = TableRows([pd.DataFrame({"y_pred": ["1"], "error": ["CCO"]})], "error", "my.csv")
+    with pytest.raises(ConfigError, match="my.csv has a column 'error' already"):
+        predict_rows(classifier, table, io.StringIO(), overwrite=True)
 
 
 def test_on_invalid_fail_stops_with_row_and_reason(predictor):
