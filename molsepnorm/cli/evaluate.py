@@ -153,8 +153,8 @@ def analyze(
     from molsepnorm.analysis.geometry.analysis import load_models
     from molsepnorm.analysis.geometry.figure import require_folder, write
 
-    if options["smiles_column"] is not None and options["data"] is None:
-        raise click.UsageError("--smiles-column needs a table: give --data FILE.csv")
+    if options["data"] is None and any(options[name] is not None for name in cli.READING):
+        raise click.UsageError("options on how a table is written need --data FILE.csv")
     is_named = options["dataset"] is not None or options["data"] is not None
     data = cli.configuration(options).data if is_named else None
     require_folder(output)

@@ -325,9 +325,9 @@ def _goal_option(name: str, example: str, help: str) -> cli.Decorator:
     help="Hide the labels of --data, choose in rounds, and count how many of the best 5 % are "
     "found. Trains without epochs and forest unless options say otherwise.",
 )
-@cli.option("--rounds", type=click.IntRange(min=1), default=5, help="Number of rounds.")
-@cli.option("--start", type=click.IntRange(min=5), default=50, help="Molecules known at first.")
-@cli.option("--repeats", type=click.IntRange(min=1), default=3, help="Number of other starts.")
+@cli.option("--rounds", type=click.IntRange(min=1), help="Number of rounds. [default: 5]")
+@cli.option("--start", type=click.IntRange(min=5), help="Molecules known at first. [default: 50]")
+@cli.option("--repeats", type=click.IntRange(min=1), help="Number of other starts. [default: 3]")
 @cli.setting_options("data.table", "data.targets", "data.transform", "run.epochs")
 @cli.recipe_options
 def suggest(
@@ -354,11 +354,12 @@ def suggest(
     """
     wishes = [options.pop(name) for name in ("goal", "minimum", "maximum", "over")]
     numbers = {name: options.pop(name) for name in ("count", "exploit")}
-    rounds = {name: options.pop(name) for name in ("rounds", "start", "repeats")}
     if simulate:
         if output or model_folder:
             raise click.UsageError("--simulate trains models: leave out --model and --output")
-        _simulate(molecules, options, wishes, **numbers, **rounds)
+        rounds = {name: options.pop(name) for name in ("rounds", "start", "repeats")}
+        numbers |= {name: number for name, number in rounds.items() if number is not None}
+        _simulate(molecules, options, wishes, **numbers)
         return
     if given := [name for name, value in options.items() if value not in (None, {})]:
         raise click.UsageError(f"'{given[0]}' is an option of a simulation: add --simulate")

@@ -45,6 +45,7 @@ def test_a_batch_is_written_in_order_of_choice(run, given, tmp_path):
     [
         ["--goal", "y=max"],
         ["--goal", "y=max", "-o", "x.csv", "--epochs", "3"],
+        ["--goal", "y=max", "-o", "x.csv", "--rounds", "3"],
         ["-o", "x.csv"],
     ],
 )
