@@ -44,21 +44,16 @@ class Reference:
         }
         if card is not None and values:
             return Reference(card.reference or "the molecules of the model's card", values)
-        if not model.structures:
-            raise ConfigError(
-                "this model has no card with percentiles, and its training molecules were left out "
-                "or are not known, so its predictions cannot be compared with others. Train it "
-                "again with its training molecules, or leave --reference out"
-            )
-        labels = model.training_molecules().labels
-        for target, column in zip(model.task.targets, labels.T, strict=True):
+        labels = model.training_molecules().labels.T if model.structures else ()
+        for target, column in zip(model.task.targets, labels, strict=False):
             present = np.sort(column[~np.isnan(column)])
             if target.kind == "regression" and len(present) > 1:
                 values[target.name] = present
         if not values:
             raise ConfigError(
-                "this model has no card with percentiles, and no regression target, whose training "
-                "labels could be used instead: leave --reference out"
+                "this model has no card with percentiles, and no training labels of a regression "
+                "target that could be used instead: train it again with its training molecules, or "
+                "leave --reference out"
             )
         return Reference("the labels of the model's training molecules", values)
 
