@@ -32,8 +32,6 @@ from typing import Literal
 
 import numpy as np
 
-from molsepnorm.errors import ConfigError, did_you_mean
-
 Kind = Literal["regression", "binary", "multiclass"]
 """Kind of a target: a number, yes or no, or one of several classes."""
 
@@ -295,15 +293,14 @@ def resampled_scores(
     metric: str, labels: np.ndarray, predictions: np.ndarray, counts: np.ndarray
 ) -> np.ndarray:  # (R,)
     """Return a metric of one target in each resample, from the number of times that each molecule
-    was drawn: int (R, n). An unknown metric is a `ConfigError`.
+    was drawn: int (R, n).
 
     >>> labels, predictions = np.array([1.0, 2.0, np.nan]), np.array([1.5, 2.0, 9.0])
     >>> resampled_scores("mae", labels, predictions, np.array([[1, 1, 1], [3, 0, 0], [0, 0, 3]]))
     array([0.25, 0.5 , nan])
     """
-    known = {name: each.weighted for name, each in METRICS.items() if each.weighted}
-    if metric not in known:
-        raise ConfigError(f"no metric '{metric}' scores a target. {did_you_mean(metric, known)}")
+    weighted = METRICS[metric].weighted
+    assert weighted is not None
     present = np.flatnonzero(~np.isnan(labels))
     if not len(present):
         return np.full(len(counts), np.nan)
@@ -315,7 +312,7 @@ def resampled_scores(
     scores = np.empty(len(counts))
     step = max(1, _WEIGHTS_AT_ONCE // len(present))
     with np.errstate(all="ignore"):
-        score_of = known[metric](truth, predicted)
+        score_of = weighted(truth, predicted)
         for start in range(0, len(counts), step):
             rows = slice(start, start + step)
             weights = np.ascontiguousarray(counts[rows].take(present, axis=1).T, dtype=float)
