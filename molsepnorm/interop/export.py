@@ -74,16 +74,12 @@ class DenseModel(nn.Module):
     def __init__(self, model: PropertyModel) -> None:
         super().__init__()
         model.require_targets()
-        if model.auxiliary:
+        of_models = [*model.inputs.predicted, *(model.molecules.widths if model.molecules else ())]
+        if of_models:
             raise ConfigError(
-                f"the model reads predictions of auxiliary models "
-                f"({', '.join(model.inputs.predicted)}), and such a model cannot be exported: use "
-                "molsepnorm predict, or train without --auxiliary"
-            )
-        if model.molecules is not None:
-            raise ConfigError(
-                f"the model reads molecules in columns ({', '.join(model.molecules.widths)}), and "
-                "such a model cannot be exported: use molsepnorm predict"
+                f"the model reads inputs that other models compute ({', '.join(of_models)}), from "
+                "--auxiliary or further molecules, and such a model cannot be exported: use "
+                "molsepnorm predict"
             )
         forms: dict[type, type[nn.Module]]
         forms = {NetworkPart: _DenseHead, KernelPart: _DenseKernel, Forest: DenseForest}
