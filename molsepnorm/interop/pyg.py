@@ -13,12 +13,11 @@ from torch_geometric.data import Data
 from torch_geometric.transforms import BaseTransform
 
 from molsepnorm.data.batching import GraphTensors
-from molsepnorm.errors import ConfigError, InvalidMolecule
+from molsepnorm.errors import ConfigError, prefixed
 from molsepnorm.model import encoding_of
 from molsepnorm.molecules.encodings.encoding import EncodingSpec, encode
 from molsepnorm.molecules.encodings.paths import NO_BOND
 from molsepnorm.molecules.featurize.pyg import checked_offset, from_data, to_data
-from molsepnorm.molecules.molecule import MolGraph
 from molsepnorm.nn import GraphBatch, GraphormerConfig
 
 __all__ = ["AddShortestPathEncoding", "Collate", "from_data", "graphormer_config", "to_data"]
@@ -70,7 +69,10 @@ class Collate:
             )
         if not molecules:
             raise ConfigError("the batch has no molecules: pass a list of at least one Data")
-        graphs = [_graph(data, number, self.bond_offset) for number, data in enumerate(molecules)]
+        graphs = []
+        for number, data in enumerate(molecules):
+            with prefixed(f"molecule {number}"):
+                graphs.append(from_data(data, self.bond_offset))
         encoded = encode(graphs, encoding_of(self.config), self.config.atom_sizes)
         batch = GraphTensors.of(encoded).cut(np.arange(len(graphs)), self.max_groups)
         labels = (getattr(data, "y", None) for data in molecules)
@@ -106,7 +108,8 @@ def graphormer_config(
     atoms = bonds = np.zeros(0, int)
     known, degree = None, 1
     for number, data in enumerate(dataset):
-        graph = _graph(data, number, offset)
+        with prefixed(f"molecule {number}"):
+            graph = from_data(data, offset)
         y = getattr(data, "y", None)
         outputs = 1 if y is None else int(torch.as_tensor(y).numel())
         features = 0 if graph.features is None else len(graph.features)
@@ -134,13 +137,6 @@ def graphormer_config(
         "outputs": outputs,
     }
     return GraphormerConfig(**{**fitting, **settings})
-
-
-def _graph(data: Data, number: int, offset: int) -> MolGraph:
-    try:
-        return from_data(data, offset)
-    except InvalidMolecule as error:
-        raise InvalidMolecule(f"molecule {number}: {error}") from None
 
 
 class AddShortestPathEncoding(BaseTransform):
