@@ -122,7 +122,7 @@ function views() {
       title: target.kind === "binary" ? `probability of ${target.name}${positive}` : target.name,
       by: own, number: true,
       cell: (row) => [
-        number(row[own]),
+        target.kind === "multiclass" ? row[own] : number(row[own]), // a class may be 1234
         low >= 0 && row[low] !== "" ? range(`${number(row[low])} to ${number(row[high])}`) : null,
         calibrated >= 0 && row[calibrated] !== ""
           ? range(`calibrated ${number(row[calibrated])}; possible: ${row[set] || "none"}`) : null,
@@ -195,7 +195,10 @@ async function open(row) {
   const body = byId("detail-body");
   const facts = columns.map((name, i) => [name, row[i]]).filter(([, cell]) => cell !== "");
   const near = row[columns.indexOf("nearest_smiles", added)];
-  const ofNear = ["similarity", ...model.targets.map((each) => `${each.name}_nearest`)];
+  // where the nearest molecule lacks a label, <target>_nearest is that of another one
+  const measured = model.targets.map((each) => `${each.name}_nearest`).filter(
+    (name) => (row[columns.indexOf(`${name}_smiles`, added)] ?? near) === near);
+  const ofNear = ["similarity", ...measured];
   const waiting = make("p", { role: "status" }, "Computing the contributions of the atoms …");
   const explained = make("div", {}, waiting);
   body.replaceChildren(

@@ -26,7 +26,7 @@ export function viewsOf({ model, columns, added }) {
     return {
       ...about, card, name, isBinary,
       number: (row) => (isBinary ? 100 : 1) * value(row), // as it is shown
-      text: (row) => (isBinary ? percent(row[own]) : number(row[own])),
+      text: (row) => (isBinary ? percent : kind === "multiclass" ? String : number)(row[own]),
       judged: (row) => (kind === "multiclass" ? null : judged(about, value(row))),
       percentile: (row) => (cell(row, share) === "" ? null : Number(row[share])),
       range: (row) => {

@@ -107,6 +107,31 @@ def test_a_file_is_predicted_and_sorted(page, tmp_path: Path):
     assert page.locator("#body tr .smiles").all_text_contents() == texts[::-1]
 
 
+def test_a_class_keeps_its_digits_and_a_label_its_molecule(page):
+    target = {"name": "code", "kind": "multiclass", "learned_name": "code", "classes": ["1234"]}
+    model = {"name": "codes", "targets": [target], "feature_columns": [], "levels": []}
+    model |= {"domain": True, "end_points": {}, "reference": ""}
+    table = (
+        "smiles,code_pred,similarity,in_domain,nearest_smiles,code_nearest,code_nearest_smiles,error\n"
+        "CCO,1234,1,yes,CCO,7,CCN,\nCCN,1234,1,yes,CCN,7,CCN,\n"
+    )
+    headers = {"x-smiles-column": "smiles", "x-failed": "0", "x-notes": ""}
+    answer = {"models": [model], "limits": {"megabytes": 1}}
+    page.route("**/api/models", lambda route: route.fulfill(json=answer))
+    page.route("**/api/table?*", lambda route: route.fulfill(body=table, headers=headers))
+    page.route("**/api/explain", lambda route: route.abort())
+    page.reload()
+    page.wait_for_selector("#model option", state="attached")
+    _predict(page, "CCO\nCCN")
+    assert page.text_content("#body td.number") == "1234"
+    nearest = []
+    for row in range(2):
+        page.locator("#body .picture").nth(row).click()
+        nearest.append(page.text_content("#detail h3:has-text('Nearest') + .pair"))
+        page.keyboard.press("Escape")
+    assert ["code_nearest" in text for text in nearest] == [False, True]
+
+
 def test_the_keyboard_alone_is_enough(page):
     page.focus("#smiles")
     page.keyboard.type("CCO")
