@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from molsepnorm.errors import ConfigError
 from molsepnorm.molecules.encodings.encoding import EncodedGraphs
 from molsepnorm.molecules.encodings.paths import (
     GRAPH_TOKEN,
@@ -77,8 +78,12 @@ class GraphTensors:
         )
 
     def cut(self, graphs: np.ndarray | list[int], max_groups: int = 1) -> GraphBatch:
-        """Return the batch of these molecules, in up to `max_groups` groups of similar size."""
-        wanted = np.asarray(graphs, dtype=np.int64)
+        """Return the batch of these molecules, in up to `max_groups` groups of similar size. A
+        `ConfigError` if `graphs` is not a list of indices."""
+        wanted = np.asarray(graphs)
+        if wanted.dtype.kind not in "iu":  # True and False would be the molecules 1 and 0
+            raise ConfigError("graphs must be indices of molecules: pass np.flatnonzero(mask)")
+        wanted = wanted.astype(np.int64)
         order = np.argsort(self.sizes[wanted], kind="stable")
         layout = tight_layout(self.sizes[wanted[order]] + 1, max_groups)
         device = self.num_atoms.device

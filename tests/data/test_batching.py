@@ -21,6 +21,7 @@ from molsepnorm.data.batching import (
     tight_layout,
 )
 from molsepnorm.data.store import GraphStore
+from molsepnorm.errors import ConfigError
 from molsepnorm.molecules.encodings.encoding import EncodedGraphs, EncodingSpec, encode
 from molsepnorm.molecules.encodings.paths import GRAPH_TOKEN, PADDING, UNREACHABLE
 from molsepnorm.molecules.molecule import MolGraph
@@ -94,6 +95,12 @@ def test_a_batch_equals_one_built_slot_by_slot(molgraphs, max_groups, data):
     batch = GraphTensors.of(encoded).cut(asked, max_groups)
     check_batch(batch, encoded, asked)
     assert len(batch.groups) <= min(max_groups, len(asked))
+
+
+@pytest.mark.parametrize("asked", [[True, False], np.array([False, True]), [0.0, 1.0]])
+def test_a_mask_is_no_list_of_molecules(wide_codes, asked):
+    with pytest.raises(ConfigError, match="indices"):
+        GraphTensors.of(wide_codes(65_535)).cut(asked)
 
 
 @pytest.mark.parametrize("asked", [[1, 0], np.array([0, 1, 0], dtype=np.int32)])
