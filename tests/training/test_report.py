@@ -82,6 +82,8 @@ def test_the_sentences_and_scores_are_those_of_the_metrics(mixed):
     assert f"{metrics['calibration'][ALERT]['coverage']:.1%}" in reader.text
     model = PropertyModel.from_pretrained(mixed / "model")
     assert f"Model: {composition(model, metrics['epochs'])}." in reader.text
+    assert "Molecules by similarity" in reader.text
+    assert "The line is the expected error" not in reader.text  # of several targets none is drawn
 
 
 def test_the_labels_and_predictions_are_those_of_the_model(mixed):

@@ -253,6 +253,11 @@ def error_by_similarity(domain: DomainErrors | None) -> Chart | None:
         return None
     counts = ", ".join(f"{b.molecules:,} ({b.low:.1f}–{b.high:.1f})" for b in bins)
     curves = [*filter(None, domain.expected.values())] if len(domain.expected) == 1 else []
+    line = (
+        "The line is the expected error, learned from the validation molecules, as far as their "
+        f"similarity reaches ({domain.lowest:.2f}). "
+    )
+    line *= bool(curves)
     highest = max(*(b.error for b in bins), *(curve[0] for curve in curves), 0.0)
     chart = Chart(
         "Mean error by similarity to the nearest training molecule",
@@ -260,10 +265,8 @@ def error_by_similarity(domain: DomainErrors | None) -> Chart | None:
         y="mean error",
         x_ends=(0.0, 1.0),
         y_ends=(0.0, highest * 1.08 or 1.0),
-        caption=f"Test molecules; the error is the {domain.error}. The line is the expected error, "
-        "learned from the validation molecules, as far as their similarity reaches "
-        f"({domain.lowest:.2f}). Molecules by similarity: {counts}. A bar of few molecules is "
-        "uncertain.",
+        caption=f"Test molecules; the error is the {domain.error}. {line}Molecules by similarity: "
+        f"{counts}. A bar of few molecules is uncertain.",
     )
     for b in bins:
         text = f"similarity {b.low:.1f} to {b.high:.1f}: {b.error:.3g}, {b.molecules:,} molecules"
