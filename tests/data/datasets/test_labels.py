@@ -153,7 +153,7 @@ def test_numbers_are_read_as_python_reads_them(numbers):
     cells = ["" if number is None else repr(number) for number in numbers]
     labels = read({"y": cells}, missing_values=["none"])
     expected = [NAN if number is None else number for number in numbers]
-    np.testing.assert_allclose(labels.values[:, 0], expected, rtol=1e-15)
+    np.testing.assert_allclose(labels.values[:, 0], expected, rtol=1e-14)
 
 
 @pytest.mark.parametrize("bad", ["high", ">1,5", "1e39"])
