@@ -253,11 +253,10 @@ def error_by_similarity(domain: DomainErrors | None) -> Chart | None:
         return None
     counts = ", ".join(f"{b.molecules:,} ({b.low:.1f}–{b.high:.1f})" for b in bins)
     curves = [*filter(None, domain.expected.values())] if len(domain.expected) == 1 else []
-    line = (
-        "The line is the expected error, learned from the validation molecules, as far as their "
-        f"similarity reaches ({domain.lowest:.2f}). "
-    )
-    line *= bool(curves)
+    line = ""
+    if curves:
+        line = "The line is the expected error, learned from the validation molecules, as far as "
+        line += f"their similarity reaches ({domain.lowest:.2f}). "
     highest = max(*(b.error for b in bins), *(curve[0] for curve in curves), 0.0)
     chart = Chart(
         "Mean error by similarity to the nearest training molecule",
