@@ -77,9 +77,9 @@ class DenseModel(nn.Module):
         of_models = [*model.inputs.predicted, *(model.molecules.widths if model.molecules else ())]
         if of_models:
             raise ConfigError(
-                f"the model reads inputs that other models compute ({', '.join(of_models)}), from "
-                "--auxiliary or further molecules, and such a model cannot be exported: use "
-                "molsepnorm predict"
+                f"other models compute inputs of this one ({', '.join(of_models)}), from "
+                "--auxiliary or molecules in columns, and it cannot be exported: use molsepnorm "
+                "predict"
             )
         forms: dict[type, type[nn.Module]]
         forms = {NetworkPart: _DenseHead, KernelPart: _DenseKernel, Forest: DenseForest}

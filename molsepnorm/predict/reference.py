@@ -44,11 +44,12 @@ class Reference:
         }
         if card is not None and values:
             return Reference(card.reference or "the molecules of the model's card", values)
-        labels = model.training_molecules().labels.T if model.structures else ()
-        for target, column in zip(model.task.targets, labels, strict=False):
-            present = np.sort(column[~np.isnan(column)])
-            if target.kind == "regression" and len(present) > 1:
-                values[target.name] = present
+        if model.structures:
+            labels = model.training_molecules().labels.T
+            for target, column in zip(model.task.targets, labels, strict=True):
+                present = np.sort(column[~np.isnan(column)])
+                if target.kind == "regression" and len(present) > 1:
+                    values[target.name] = present
         if not values:
             raise ConfigError(
                 "this model has no card with percentiles, and no training labels of a regression "
