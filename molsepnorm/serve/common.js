@@ -107,20 +107,28 @@ export async function explain({ model, columns, smiles }, row, targets = null) {
   return response.json();
 }
 
-/** The molecule coloured by the contributions to a target, and a table of its fragments. */
-export function contributions(found, name) {
+/** The molecule coloured by the contributions to a target, a table of its fragments, and the same
+ * for each further molecule of the row, whose column is given. */
+export function contributions(found, name, column = null) {
   const own = found.targets[name];
-  return make("div", { class: "pair" },
-    make("img", {
-      src: URL.createObjectURL(new Blob([own.svg], { type: "image/svg+xml" })),
-      alt: `atoms coloured by their contribution to ${own.unit}`, width: 280, height: 310,
-    }),
-    table([
-      ["prediction", number(own.value)], ["without atoms", number(own.base)],
-      ...Object.entries(own.inputs).map(([input, value]) => [input, number(value)]),
-      ...found.fragments.brics
-        .map((each) => [each.smiles, each.contributions[name]])
-        .sort((one, other) => Math.abs(other[1]) - Math.abs(one[1])).slice(0, 8)
-        .map(([smiles, value]) => [smiles, signed(value)]),
-    ]));
+  const parts = [
+    ...Object.entries(own.inputs),
+    ...found.fragments.brics
+      .map((each) => [each.smiles, each.contributions[name]])
+      .sort((one, other) => Math.abs(other[1]) - Math.abs(one[1])).slice(0, 8),
+  ];
+  return make("div", {},
+    column && make("h3", {}, `${column}: ${found.smiles}`),
+    make("div", { class: "pair" },
+      make("img", {
+        src: URL.createObjectURL(new Blob([own.svg], { type: "image/svg+xml" })),
+        alt: `atoms coloured by their contribution to ${own.unit}`, width: 280, height: 310,
+      }),
+      table([
+        ...(column ? [["contribution", signed(own.value)]]
+          : [["prediction", number(own.value)], ["without atoms", number(own.base)]]),
+        ...parts.map(([part, value]) => [part, signed(value)]),
+      ])),
+    ...Object.entries(found.further ?? {}).flatMap(([other, each]) =>
+      each.map((molecule) => contributions(molecule, name, other))));
 }

@@ -149,16 +149,20 @@ const range = (text) => make("span", { class: "range" }, text);
 
 function show() {
   const { found, error } = views();
-  const { rows, smiles, order } = result;
+  const { rows, columns, model, smiles, order } = result;
+  const molecules = [...new Set([
+    smiles, ...model.molecule_columns.map((name) => columns.indexOf(name))])];
   byId("head").replaceChildren(make("th", { scope: "col" }, "molecule"), ...found.map((view) =>
     make("th", { scope: "col", "aria-sort": order?.by === view.by ? order.way : "none" },
       make("button", { type: "button", onclick: () => sort(view) }, view.title))));
   const lines = rows.slice(0, shown).map((row) => {
     const label = `Details of ${row[smiles]}`;
-    const picture = row[error] ? null : make("button",
+    const present = molecules.filter((at) => row[at]);
+    const pictures = row[error] ? null : make("button",
       { type: "button", class: "picture", "aria-label": label, onclick: () => open(row) },
-      make("img", { src: drawing(row[smiles]), alt: "", loading: "lazy" }));
-    const first = make("td", {}, picture, make("span", { class: "smiles" }, row[smiles]));
+      ...present.map((at) => make("img", { src: drawing(row[at]), alt: "", loading: "lazy" })));
+    const first = make("td", {}, pictures,
+      ...present.map((at) => make("span", { class: "smiles" }, row[at])));
     if (row[error]) {
       return make("tr", {}, first, make("td", { colspan: Math.max(found.length, 1) },
         make("span", { class: "error" }, row[error])));

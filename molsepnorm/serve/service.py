@@ -30,7 +30,7 @@ from molsepnorm.model import PropertyModel
 from molsepnorm.molecules.alerts import structural_alerts
 from molsepnorm.molecules.drawing import Panel, draw_grid, draw_structure
 from molsepnorm.molecules.featurize.atom_order import traced
-from molsepnorm.molecules.featurize.further import first_molecule
+from molsepnorm.molecules.featurize.further import as_one_molecule, first_molecule
 from molsepnorm.predict import Prediction, Predictor, Reference, TableRows, predict_rows
 from molsepnorm.predict.uncertainty import require_calibrated
 from molsepnorm.pretrained.card import EndPoint, ModelCard
@@ -116,6 +116,7 @@ class Service:
                     {key: getattr(target, key) for key in _SHOWN} for target in model.task.targets
                 ],
                 "feature_columns": list(model.inputs.names),
+                "molecule_columns": [each.name for each in model.inputs.columns if each.components],
                 "levels": [level for level in _LEVELS if _has_level(model, level)],
                 "domain": bool(model.domain and model.structures),
                 **_about(model, self._cards.get(name)),
@@ -216,7 +217,7 @@ class Service:
         columns: Mapping[str, Sequence[Any]] | None = None,
         targets: Sequence[str] | None = None,
     ) -> dict[str, Any]:
-        """Return the numbers of `explanation_json`, and for each target a drawing as SVG.
+        """Return the numbers of `explanation_json`, and for each molecule and target an SVG.
 
         Args:
             targets: names of the targets; None for all. The last molecules are remembered, since
@@ -233,26 +234,24 @@ class Service:
             if explanation.error is not None:
                 raise DataError(explanation.error)
             content = explanation_json(explanation, names)
-        for name in names:
-            target = explanation.targets[name]
-            panel = Panel(explanation.structure, target.atoms)
-            limit = float(np.abs(target.atoms).max(initial=0))
-            svg = draw_grid([panel], limit, target.unit, png=False)
-            content["targets"][name]["svg"] = svg.decode()
+        _draw(content, explanation)
         return content
 
     def _explained(
         self, model: str, smiles: str, columns: tuple[tuple[str, Any], ...] | None
     ) -> Explanation:
-        further = (cell for _, cells in columns or () for cell in cells)
-        atoms = len(traced(first_molecule(smiles, *further)).places)
+        predictor, cells = self._predictor(model), dict(columns or ())
+        texts = [first_molecule(smiles, *chain(*cells.values()))]
+        if (further := predictor.model.molecules) is not None:
+            keys = (further.keys(name, cells.get(name, ())) for name in further.projections)
+            texts += map(as_one_molecule, filter(None, chain(*keys)))
+        atoms = max(len(traced(text).places) for text in texts)
         if atoms > _MAX_EXPLAINED:
             raise LimitError(
-                f"this molecule has {atoms} atoms, and the server explains up to "
+                f"a molecule of this row has {atoms} atoms, and the server explains up to "
                 f"{_MAX_EXPLAINED}: use molsepnorm explain"
             )
-        cells = None if columns is None else dict(columns)
-        (explanation,) = explain(self._predictor(model), [smiles], cells)
+        (explanation,) = explain(predictor, [smiles], cells or None)
         return explanation
 
     def alerts(self, smiles: str) -> list[dict[str, Any]]:
@@ -263,7 +262,7 @@ class Service:
     def drawing(self, smiles: str, atoms: Sequence[int] = ()) -> str:
         """Return a molecule as SVG, with some atoms marked."""
         with self._turn(self._deadline()):
-            picture = draw_structure(smiles, _SIZE, atoms)
+            picture = draw_structure(as_one_molecule(smiles), _SIZE, atoms)
         if picture is None:
             raise DataError("the molecule cannot be drawn: it is invalid or too large")
         return picture
@@ -341,6 +340,18 @@ class Service:
             self._lock.release()
         texts = (str(note.message) for note in caught if issubclass(note.category, DataWarning))
         notes += dict.fromkeys(texts)
+
+
+def _draw(content: dict[str, Any], explanation: Explanation) -> None:
+    """Add drawings to what `explanation_json` returned, each with its own colour scale."""
+    for name, numbers in content["targets"].items():
+        target = explanation.targets[name]
+        panel = Panel(explanation.structure, target.atoms)
+        limit = float(np.abs(target.atoms).max(initial=0))
+        numbers["svg"] = draw_grid([panel], limit, target.unit, png=False).decode()
+    for column, parts in explanation.further.items():
+        for numbers, part in zip(content["further"][column], parts, strict=True):
+            _draw(numbers, part)
 
 
 def _blocks(smiles: Sequence[str]) -> Iterator[slice]:

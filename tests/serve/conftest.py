@@ -28,7 +28,7 @@ SMILES = [f"{'C' * n}{end}" for n in range(1, 11) for end in ENDS]
 
 @pytest.fixture(scope="session")
 def models() -> dict[str, PropertyModel]:
-    """Models of a number whose name is HTML, of two classes, and of three targets."""
+    """Models of a number whose name is HTML, of two classes, of three targets, and of pairs."""
     random = np.random.default_rng(0)
     size = np.array([len(text) for text in SMILES]) + random.normal(0, 0.3, len(SMILES))
     options = {
@@ -42,7 +42,12 @@ def models() -> dict[str, PropertyModel]:
     known = np.where(["N" in text for text in smiles], np.nan, size)  # no label of an amine
     labels = np.stack([size, size > 6, known], axis=1)
     several = molsepnorm.fit(smiles, labels, targets=["length", "long", "known"], **options)
-    return {"size": number.model, "long": long.model, "profile": several.model}
+    solvents = np.where(size > 6, "CCO", "O")
+    pairs = molsepnorm.fit(
+        smiles, size, targets=["shift"], feature_columns={"solvent:molecule": solvents}, **options
+    )
+    found = {"size": number, "long": long, "profile": several, "pairs": pairs}
+    return {name: predictor.model for name, predictor in found.items()}
 
 
 @pytest.fixture(scope="session")

@@ -101,6 +101,19 @@ def test_contributions_add_up_to_the_prediction(client):
     assert own["svg"].lstrip().startswith("<?xml") and "<script" not in own["svg"]
 
 
+def test_each_molecule_of_a_row_is_explained_and_drawn(client):
+    body = {"smiles": "OCC(C)C", "model": "pairs", "columns": {"solvent": ["0.3 CCO + 0.7 O"]}}
+    found = client.post("/api/explain", json=body).json()
+    parts = [each["targets"]["shift"] for each in found["further"]["solvent"]]
+    own = found["targets"]["shift"]
+    assert sum(each["value"] for each in parts) == pytest.approx(own["inputs"]["solvent"])
+    assert all("</svg>" in each["svg"] for each in [own, *parts])
+    body["columns"] = {"solvent": ["C" * 81]}
+    assert client.post("/api/explain", json=body).status_code == 413
+    mixture = client.get("/api/drawing", params={"smiles": "0.3 CCO + 0.7 O"}).text
+    assert mixture == client.get("/api/drawing", params={"smiles": "CCO.O"}).text
+
+
 # --- models with a card ---
 
 

@@ -84,6 +84,16 @@ def test_pasted_molecules_are_predicted_drawn_and_explained(page):
     assert not page.is_visible("#detail")
 
 
+def test_each_molecule_of_a_row_is_drawn_and_explained(page):
+    page.select_option("#model", "pairs")
+    _predict(page, "smiles,solvent\nCCCO,0.3 CCO + 0.7 O\n")
+    assert page.locator("#body .picture img").count() == 2
+    assert "0.3 CCO + 0.7 O" in page.text_content("#body")
+    page.locator("#body .picture").click()
+    page.wait_for_selector("#detail h3:has-text('solvent: 0.7 O')")
+    assert page.locator("#detail-body .pair img[src^=blob]").count() == 3
+
+
 def test_texts_of_users_are_shown_as_texts(page):
     _predict(page, f'smiles,name\nCCO,"{ALERT}"\n')
     assert ALERT in page.text_content("#body")
@@ -110,7 +120,7 @@ def test_a_file_is_predicted_and_sorted(page, tmp_path: Path):
 def test_a_class_keeps_its_digits_and_a_label_its_molecule(page):
     target = {"name": "code", "kind": "multiclass", "learned_name": "code", "classes": ["1234"]}
     model = {"name": "codes", "targets": [target], "feature_columns": [], "levels": []}
-    model |= {"domain": True, "end_points": {}, "reference": ""}
+    model |= {"molecule_columns": [], "domain": True, "end_points": {}, "reference": ""}
     table = (
         "smiles,code_pred,similarity,in_domain,nearest_smiles,code_nearest,code_nearest_smiles,error\n"
         "CCO,1234,1,yes,CCO,7,CCN,\nCCN,1234,1,yes,CCN,7,CCN,\n"
