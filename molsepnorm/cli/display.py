@@ -364,6 +364,8 @@ def tuning_table(tuning: Tuning) -> Table:
         cells = (f"{value:.3g}" if isinstance(value, float) else str(value) for value in values)
         number = "recipe" if trial.recipe else str(trial.number)
         rows.append([number, significant(trial.score), *cells])
+    if tuning.importance:
+        rows.append(["importance", "", *(f"{tuning.importance[name]:.0%}" for name in names)])
     return make_table(title, headings, rows)
 
 

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from molsepnorm.analysis.geometry.figure import new_figure
 from molsepnorm.data.datasets import Dataset
 from molsepnorm.errors import ConfigError, DivergedError
 from molsepnorm.files.digests import short_digest
@@ -143,7 +142,6 @@ def tune(
     optuna = require_package("optuna", "tune", "a search for settings")
     from molsepnorm.tuning.study import Interrupted, make_space, open_study, run_trials
 
-    new_figure()  # needs matplotlib
     budgeted = check_search(config, trials, budget)
     data = load_splits(config, splits)
     config, _ = with_unseen_start(config, data[0])
@@ -330,17 +328,6 @@ def write_files(tuning: Tuning) -> None:
     if tuning.best is not None:
         tuning.best.save(tuning.folder / "best.yaml")
     if tuning.importance:
-        _draw_importance(tuning, sorted(tuning.importance.items(), key=lambda item: item[1]))
-
-
-def _draw_importance(tuning: Tuning, importance: list[tuple[str, float]]) -> None:
-    names, shares = zip(*importance, strict=True)
-    figure = new_figure(6.4, 1.2 + 0.32 * len(names))
-    axes = figure.subplots()
-    axes.bar_label(axes.barh(names, shares, color="#4477aa"), fmt="{:.0%}", padding=3)
-    axes.set_xlim(0, max(shares) * 1.12)
-    axes.xaxis.set_major_formatter(lambda share, _: f"{share:.0%}")
-    axes.set_xlabel(f"share of the variance of validation {tuning.metric.label}")
-    axes.set_title(f"Importance of settings, from {len(tuning.ranked)} complete trials", size=11)
-    with replacing(tuning.folder / "importance.png") as scratch:
-        figure.savefig(scratch, format="png", dpi=150)
+        shares = pd.Series(tuning.importance, name="importance")
+        with replacing(tuning.folder / "importance.csv") as scratch:
+            shares.to_csv(scratch, index_label="setting")

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import optuna
+import pandas as pd
 import pytest
 
 from molsepnorm.data import datasets
@@ -117,7 +118,8 @@ def test_bad_trials_are_stopped_early(configure, tmp_path):
     assert tuning.best.optim.lr == min(complete)
     assert max(tuning.importance, key=tuning.importance.get) == "optim.lr"
     assert sum(tuning.importance.values()) == pytest.approx(1)
-    assert (folder / "importance.png").read_bytes().startswith(b"\x89PNG")
+    shares = pd.read_csv(folder / "importance.csv", index_col="setting")["importance"]
+    assert shares.to_dict() == pytest.approx(tuning.importance)
 
 
 @pytest.mark.usefixtures("score_is_lr")

@@ -22,7 +22,7 @@ _LOOKS: dict[str, dict[str, Any]] = {
 
 
 def require_folder(folder: Path | str) -> None:
-    new_figure()  # needs matplotlib
+    _new_figure()  # needs matplotlib
     with clear_errors(folder, "write into"):
         Path(folder).mkdir(parents=True, exist_ok=True)
 
@@ -37,7 +37,7 @@ def write(analysis: Analysis, folder: Path | str) -> None:
 
 def draw(analysis: Analysis) -> Figure:
     """Draw each statistic, layer by layer: mean, minimum and maximum over a group's runs."""
-    figure = new_figure(16, 6.6)
+    figure = _new_figure()
     from matplotlib import colormaps
     from matplotlib.lines import Line2D
     from matplotlib.text import Text
@@ -71,7 +71,7 @@ def draw(analysis: Analysis) -> Figure:
     return figure
 
 
-def new_figure(width: float = 1.0, height: float = 1.0) -> Figure:
-    """Return an empty figure of this size in inches; raise a `ConfigError` without matplotlib."""
+def _new_figure() -> Figure:
+    """Return an empty figure; raise a `ConfigError` without matplotlib."""
     Figure = require_package("matplotlib.figure", "plot", "a figure").Figure
-    return Figure(figsize=(width, height), layout="constrained")
+    return Figure(figsize=(16, 6.6), layout="constrained")
