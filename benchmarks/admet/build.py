@@ -14,8 +14,8 @@ if its molecule, or a salt, charged form or tautomer of it, is a test molecule o
 or of a related one (the same `family`). The model learns other properties of test molecules, as
 yours would from your own measurements. `tests.csv` has a row for each measurement of a test set.
 
-A network is fine-tuned from `molsepnorm-taught` on all end points together, for eight epochs. Five
-in a hundred molecules choose the epoch and calibrate intervals, and one is left for the scores of
+A network is fine-tuned from `molsepnorm-taught` on all end points together, for five epochs. Five
+in a hundred molecules choose the shares and calibrate intervals, and one is left for the scores of
 the run. The model is the mean of the network and of a kernel regression, which compares what the
 network reads out, and fingerprint counts, with those of 2,000 molecules: one pass serves both, and
 it is better than the mean of two networks. The shares are chosen as in any run. A random forest
@@ -133,7 +133,7 @@ def train(folder: Path, table: str, seed: int) -> None:
         "data.split": [0.94, 0.05, 0.01],
         "data.standardize": "salts",
         "finetune.start": "molsepnorm-taught",
-        "run.epochs": 8,
+        "run.epochs": 5,
         "run.seed": seed,
         "run.baseline": False,
         "run.refit": False,

@@ -122,7 +122,7 @@ class TrainingDisplay(_Display):
     ) -> None:
         ensemble = None if folder is None else RunFolder(folder).ensemble
         is_further_member, self.training = self.training and ensemble is not None, True
-        self._metric, self._epochs = model.task.metric, config.run.epochs
+        self._metric, self._epochs = model.task.metric, config.run.length
         self._column = config.data.smiles_column
         self._score = ""
         self._last_printed = 0  # epoch

@@ -64,8 +64,8 @@ class _Graphormer(BaseEstimator):
                 are missing labels.
             sample_weight: (G,) weights of the molecules in the loss. Molecules of X_val have the
                 mean weight of the molecules of X that are read, have a label and a weight above 0.
-            X_val, y_val: molecules that choose the epoch, and their labels; by default drawn from
-                X.
+            X_val, y_val: molecules that choose the shares of the model's parts, and their labels;
+                by default drawn from X.
         """
         if self.on_invalid not in _ON_INVALID:
             raise ConfigError(f"on_invalid must be 'raise' or 'nan'; got {self.on_invalid!r}")
@@ -190,18 +190,18 @@ class _Graphormer(BaseEstimator):
 _PARAMETERS = """
     Training starts from a pre-trained model that comes with molsepnorm. As in `molsepnorm train`,
     the network is averaged with a random forest if the training molecules are SMILES or RDKit
-    molecules; the model then predicts no graphs. The molecules that choose the epoch and the share
-    of the forest are passed to `fit` (X_val), or drawn from X: rows of the same molecule stay
-    together, and classes have equal shares in both parts. No molecules are held out for a test.
+    molecules; the model then predicts no graphs. The molecules that choose the shares of the parts
+    are passed to `fit` (X_val), or drawn from X: rows of the same molecule stay together, and
+    classes have equal shares in both parts. No molecules are held out for a test.
 
     Args:
         start: name or folder of the model to start from, "none" for random weights.
-        epochs: number of epochs; None for the 15 of the recipe. 0 fits a kernel regression and a
+        epochs: number of epochs; None for 15, or 5 for classes. 0 fits a kernel regression and a
             random forest only.
         feature_columns: columns of X that are inputs, such as "temperature:number" or
             "solvent:molecule"; X is then a DataFrame that has one more column, the molecules.
         overrides: settings by their dotted names, as in `molsepnorm.fit`; they take precedence.
-        validation_fraction: share of the molecules that choose the epoch.
+        validation_fraction: share of the molecules that choose the shares of the model's parts.
         on_invalid: "raise" for an error about an invalid molecule, "nan" to leave it out in `fit`
             and predict NaN for it.
         random_state: seed of the split, the order of the batches and the new weights.

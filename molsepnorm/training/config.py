@@ -187,8 +187,9 @@ def _checked_time(text: str) -> str:
 class RunConfig(_Section):
     """Training length, batches and hardware."""
 
-    epochs: Annotated[int, "--epochs"] = Field(50, ge=0, le=1_000_000)
-    """Number of epochs; 0 fits the probe of fine-tuning only."""
+    epochs: Annotated[int | None, "--epochs"] = Field(50, ge=0, le=1_000_000)
+    """Number of epochs; 0 fits the probe of fine-tuning only. null, as in the recipe for tables, is
+    15, or 5 if a target has classes, because networks soon know those by heart."""
     budget: Annotated[Annotated[str, AfterValidator(_checked_time)] | None, "--budget"] = None
     """Training time, such as 640s, 11m or 1.5h, of each member of an ensemble. Replaces --epochs by
     the number of epochs that fit, by the speed of a few steps."""
@@ -251,6 +252,12 @@ class RunConfig(_Section):
     """Run training steps through torch.compile, which takes minutes to start."""
     validate_every: int = Field(1, ge=1, le=1_000_000)
     """Number of epochs between validations; checkpoints are written at each validation."""
+
+    @property
+    def length(self) -> int:
+        """The number of epochs, once the data are known."""
+        assert self.epochs is not None
+        return self.epochs
 
     def network_alone(self, **changes: Any) -> RunConfig:
         """Return a copy for a run of one network, without a forest and a second fit."""

@@ -104,7 +104,7 @@ class Trainer:
         if probe is not None:
             probe, run = probe.to(self.device), config.run
             both = model.with_parts((*model.parts, *probe.parts), (0.5, 0.5))
-            model = both if run.epochs or run.budget else probe
+            model = both if run.length or run.budget else probe
         self.model = model
         self.objective = make_objective(config, model, self.examples)
         # whose statistics stay those of the model that training started from
@@ -114,7 +114,7 @@ class Trainer:
         self.progress = Progress()
         self.kept: PropertyModel | None = None  # on the CPU
         self.kept_state: dict[str, Tensor] = {}  # of its objective
-        self.set_epochs(config.run.epochs)
+        self.set_epochs(config.run.length)
         # reading the loss would make a GPU wait, and several processes exchange it for each step
         self._reads_losses = self.device.type == "cpu" and world.size == 1
         self._last_loss = math.nan

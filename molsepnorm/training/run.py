@@ -46,6 +46,7 @@ from molsepnorm.training.scoring import Predictions, about_split
 from molsepnorm.training.start import (
     require_same_meaning,
     starting_model,
+    with_epochs,
     with_other_start,
     with_unseen_start,
 )
@@ -160,6 +161,7 @@ def _train(
         start = None if resume else starting_model(config)
         if dataset is None:
             dataset = world.main_process_first(lambda: load_dataset(config))
+        config = with_epochs(config, dataset)
         if start is not None:
             preferred = config
             config, dataset = with_unseen_start(config, dataset)
@@ -304,8 +306,10 @@ def _published(
 
 def require_same_settings(config: TrainConfig, run: RunFolder) -> TrainConfig:
     """Return the settings, or raise a `ConfigError` if a run began with others. Its data determine
-    which of two models it starts from."""
+    which of two models it starts from, and the default number of epochs."""
     began = load_config(config=run.config)
+    if config.run.epochs is None:
+        config = config.changed({"run.epochs": began.run.epochs})
     if config.finetune.otherwise is not None and began.finetune.otherwise is None:
         config = with_other_start(config)
     before, now = began.resolved().content(), config.resolved().content()
@@ -339,7 +343,7 @@ def _train_ensemble(
     with DistributedContext.join(config.run.device) as world:
         dataset = world.main_process_first(lambda: training_dataset(config))
         dataset.require_test("An ensemble (run.ensemble)")
-        preferred = config
+        config = preferred = with_epochs(config, dataset)
         config, dataset = with_unseen_start(config, dataset)
         if config is not preferred:
             callback.on_warning(dataset.warnings[-1])

@@ -39,6 +39,7 @@ _LIMIT = 2.0  # see `unfit_targets`; even a start that was hardly trained has an
 _OF_TABLE = {*FROM_DATA} - {"atom_sizes", "bond_sizes"}  # settings that may differ from the start's
 _MAX_MOLECULES = 1000  # whose labels are compared with the predictions of the start
 _MAX_KNOWN = 0.05  # share of the validation and test molecules that a start may know
+_EPOCHS, _EPOCHS_OF_CLASSES = 15, 5  # of a table; see benchmarks/pretraining/README.md
 _key = lru_cache(maxsize=100_000)(molecule_key)
 
 
@@ -86,6 +87,14 @@ def _open_start(config: FinetuneConfig) -> PropertyModel | None:
             "or name this one as finetune.start again"
         )
     return model
+
+
+def with_epochs(config: TrainConfig, dataset: Dataset) -> TrainConfig:
+    """Return the settings with a number of epochs that suits the targets, if they have none."""
+    if config.run.epochs is not None:
+        return config
+    numbers = all(target.kind == "regression" for target in dataset.targets)
+    return config.changed({"run.epochs": _EPOCHS if numbers else _EPOCHS_OF_CLASSES})
 
 
 def with_unseen_start(config: TrainConfig, dataset: Dataset) -> tuple[TrainConfig, Dataset]:

@@ -28,7 +28,7 @@ from molsepnorm.training.objectives import OBJECTIVES
 from molsepnorm.training.recipes import load_config, load_dataset
 from molsepnorm.training.run import train_on
 from molsepnorm.training.run_folder.folder import RunFolder
-from molsepnorm.training.start import with_unseen_start
+from molsepnorm.training.start import with_epochs, with_unseen_start
 
 if TYPE_CHECKING:
     from optuna.trial import Trial
@@ -144,7 +144,7 @@ def tune(
 
     budgeted = check_search(config, trials, budget)
     data = load_splits(config, splits)
-    config, _ = with_unseen_start(config, data[0])
+    config, _ = with_unseen_start(with_epochs(config, data[0]), data[0])
     data = [*map(_without_test, data)]
     values = make_space(config, space, fixed)
     may_blend(config, data[0])  # for the best configuration

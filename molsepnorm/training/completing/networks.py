@@ -173,7 +173,7 @@ def with_own_networks(
         dataset, number = _of_target(examples.dataset, name), model.task.names.index(name)
         val = dataset.splits["val"]
         task = model.task.choosing_by(dataset.exact_labels[val])
-        fit = Fit(config.run.seed, config.run.epochs, name)
+        fit = Fit(config.run.seed, config.run.length, name)
         own, alone = replace(model, task=task), replace(examples, dataset=dataset)
         with _from_start(config, own, common, kernel, alone, fit, _Steps(callback)) as trainer:
             if not trainer.fit():
