@@ -237,7 +237,8 @@ def _projection(
     weights = torch.cat([torch.full((width,), width**-0.5) for width in widths]).double()
     x = standardised(features, mean, scale).double() * weights
     _, sizes, directions = torch.linalg.svd(x - x.mean(dim=0), full_matrices=False)
-    count = min(column.components - (column.fill is not None), len(sizes))
+    # the molecules do not differ in the other directions: forests would read rounding errors
+    count = min(column.components - (column.fill is not None), int((sizes > 1e-3 * sizes[0]).sum()))
     spread = 2 * sizes[:count].square().sum() / len(x)  # mean square of the distance of two
     basis = torch.zeros(len(weights), column.components, dtype=torch.float64)
     basis[:, :count] = weights[:, None] * directions[:count].T * spread.clamp(min=1e-12).rsqrt()

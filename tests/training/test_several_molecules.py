@@ -111,7 +111,7 @@ def test_a_mixture_is_between_its_components_in_any_order(model):
     assert (vectors[:4] == vectors[0]).all()
     assert vectors[0] == pytest.approx((vectors[5] + 3 * vectors[4]) / 4, abs=1e-5)
     found = Predictor(model, domain=True).to_frame(["CCO"] * 6, {"solvent": cells})
-    assert np.ptp(found["y_pred"][:4]) < 1e-5 < abs(found["y_pred"][0] - found["y_pred"][4])
+    assert np.ptp(found["y_pred"][:4]) < 1e-4 < abs(found["y_pred"][0] - found["y_pred"][4])
     assert found["solvent_similarity"][0] < 1
 
 
@@ -334,6 +334,7 @@ def test_vectors(trained):
     columns = MoleculeColumns.fit([column], {"solvent": SOLVENTS}, network, "zinc", "none")
     vectors, errors = columns.vectors("solvent", SOLVENTS)
     assert errors == [None] * 8 and (vectors[0] == vectors[1]).all()
+    assert (vectors[:, 6] == 0).all()  # no rounding errors: seven molecules differ in 6 directions
     distances = torch.cdist(*[torch.from_numpy(vectors[1:]).double()] * 2)
     assert float(distances.square().mean()) == pytest.approx(1, abs=1e-4)
     again = MoleculeColumns.from_state(columns.state(), network, "zinc", "none")
