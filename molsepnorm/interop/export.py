@@ -74,12 +74,10 @@ class DenseModel(nn.Module):
     def __init__(self, model: PropertyModel) -> None:
         super().__init__()
         model.require_targets()
-        of_models = [*model.inputs.predicted, *(model.molecules.widths if model.molecules else ())]
-        if of_models:
+        if names := ", ".join(model.inputs.predicted):
             raise ConfigError(
-                f"other models compute inputs of this one ({', '.join(of_models)}), from "
-                "--auxiliary or molecules in columns, and it cannot be exported: use molsepnorm "
-                "predict"
+                f"auxiliary models compute inputs of this one ({names}), and it cannot be "
+                "exported: use molsepnorm predict"
             )
         forms: dict[type, type[nn.Module]]
         forms = {NetworkPart: _DenseHead, KernelPart: _DenseKernel, Forest: DenseForest}
@@ -615,7 +613,8 @@ def _cells(model: PropertyModel, rows: int) -> dict[str, list[str]] | None:
     for column in model.inputs.columns:
         low, high = (1.0 if end is None else end for end in (column.low, column.high))
         numbers = (f"{number:.9g}" for number in np.linspace(low, high, max(rows, 2)))
-        cells[column.name] = [*islice(cycle(column.words or numbers), rows)]
+        words = MOLECULES[:2] if column.components else column.words
+        cells[column.name] = [*islice(cycle(words or numbers), rows)]
     return cells or None
 
 

@@ -18,7 +18,7 @@ from molsepnorm.cli.main import main
 from molsepnorm.data.checking.check import check_table, scan_table
 from molsepnorm.data.datasets import DataConfig
 from molsepnorm.errors import ConfigError, DataError
-from molsepnorm.interop.export import DenseModel
+from molsepnorm.interop.export import DenseModel, dense_inputs
 from molsepnorm.model import PropertyModel, join
 from molsepnorm.model.molecule_columns import MoleculeColumns
 from molsepnorm.model.parts.kernel import body_of
@@ -194,9 +194,15 @@ def test_a_solvent_with_all_of_its_atoms_has_its_vector(model):
     assert with_atoms(whole, model.molecules, "") is whole
 
 
-def test_such_a_model_is_not_exported_and_is_joined_with_the_same_vectors_only(model):
-    with pytest.raises(ConfigError, match="solvent"):
-        DenseModel(model)
+def test_an_exported_model_reads_encoded_vectors(model):
+    smiles, cells = ["CCO", "CCCN"], {"solvent": ["0.3 CO + 0.7 O", "CCO"]}
+    inputs = dense_inputs(model, smiles, cells).arrays
+    found = DenseModel(model)(**{name: torch.from_numpy(each) for name, each in inputs.items()})
+    expected = Predictor(model).to_frame(smiles, cells)["y_pred"].to_numpy(np.float32)
+    np.testing.assert_allclose(found[:, 0], expected, atol=2e-4)
+
+
+def test_such_a_model_is_joined_with_the_same_vectors_only(model):
     assert join([model, model]).molecules is model.molecules
     mean, scale, basis = model.molecules.projections["solvent"]
     other = MoleculeColumns(None, "zinc", "none", {"solvent": (mean, scale, basis + 1)})
