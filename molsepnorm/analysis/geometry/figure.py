@@ -22,7 +22,7 @@ _LOOKS: dict[str, dict[str, Any]] = {
 
 
 def require_folder(folder: Path | str) -> None:
-    _new_figure()  # needs matplotlib
+    require_package("matplotlib", "plot", "a figure")
     with clear_errors(folder, "write into"):
         Path(folder).mkdir(parents=True, exist_ok=True)
 
@@ -37,11 +37,12 @@ def write(analysis: Analysis, folder: Path | str) -> None:
 
 def draw(analysis: Analysis) -> Figure:
     """Draw each statistic, layer by layer: mean, minimum and maximum over a group's runs."""
-    figure = _new_figure()
     from matplotlib import colormaps
+    from matplotlib.figure import Figure
     from matplotlib.lines import Line2D
     from matplotlib.text import Text
 
+    figure = Figure(figsize=(16, 6.6), layout="constrained")
     groups, titles = analysis.groups, analysis.titles
     shades = colormaps["viridis"](np.linspace(0, 0.9, len(groups)))
     colours = dict(zip(groups, shades, strict=True))
@@ -69,9 +70,3 @@ def draw(analysis: Analysis) -> Figure:
     for text in figure.findobj(Text):  # names may have dollars
         text.set_parse_math(False)
     return figure
-
-
-def _new_figure() -> Figure:
-    """Return an empty figure; raise a `ConfigError` without matplotlib."""
-    Figure = require_package("matplotlib.figure", "plot", "a figure").Figure
-    return Figure(figsize=(16, 6.6), layout="constrained")
